@@ -42,7 +42,7 @@ pub unsafe fn chase_global(x: *const f32, ring: *mut u32, y: *mut f32, n: u32, h
     *y = *x.add((at / LINE) as usize);
 }
 
-/// The same as [`chase`], with the ring in shared memory.
+/// The same as [`chase_global`], with the ring in shared memory.
 ///
 /// # Safety
 /// `x` is valid for reads of `n` elements and `y` for a write of one; 0 < `n` ≤ [`MOST_SHARED`] and `hop` < `n`. One block.

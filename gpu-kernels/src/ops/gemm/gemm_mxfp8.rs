@@ -19,10 +19,11 @@
 //! Hopper: 5 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + 2 × 2 × 2 KiB of scales + barriers. Elsewhere as [`gemm`](super::gemm).
 //!
 //! # Numerics
-//! A group's sum p is a multiple of 2⁻²⁵ below 2³⁰, and scales lie between 2⁻¹²⁷ and 2¹²⁷. Scales of A are made 2¹⁶ times greater and those of B as much
-//! smaller: then p·sᵃ is exact for every sᵃ below 2⁶⁵, sᵇ for all, and the multiply-add rounds once. Warps that meet a greater sᵃ in a stage, or NaN, give
-//! B's scale the part of it that would overflow. NaN as a scale makes NaN of what it touches. What the tensor core loses when it aligns addends
-//! is lost within a group only.
+//! A group's sum p is a multiple of 2⁻²⁵ below 2³⁰, and scales are between 2⁻¹²⁷ and 2¹²⁷. Scales of A are multiplied
+//! by 2¹⁶ and those of B divided by it: then p·sᵃ is exact for every sᵃ below 2⁶⁵, sᵇ is exact always, and the
+//! multiply-add rounds once. If a warp meets a greater sᵃ in a stage, or NaN, it applies the part of it that would
+//! overflow to B's scale. A NaN scale makes every result that depends on it NaN. The bits that the tensor core loses
+//! when it aligns addends are lost within a group only.
 //!
 //! # Cost
 //! 2·m·n·k FLOPs, and m·n·k/16 for the scales, which are the bottleneck: for one group a warp scheduler issues 2 · 128

@@ -44,7 +44,8 @@ pub const BLOCK: u32 = 256;
 /// Packs a thread moves.
 pub const PACKS: u32 = 2;
 
-/// Masks `rows` rows, `per_batch` for each batch entry; `window` 0 is none, and without `lengths` or `offsets` they are null.
+/// Masks `rows` rows, `per_batch` for each batch entry; `window` 0 means no window, and `lengths` or `offsets` are null
+/// if not given.
 ///
 /// # Safety
 /// `x` is valid for reads and `y` for writes of `rows` rows of `keys` elements at their strides, `lengths`, if not null, for reads of a

@@ -321,8 +321,8 @@ struct Ids {
 }
 
 impl Ids {
-    /// Calls `add` with the tokens that name `row`, in order, [`IN_FLIGHT`] at a time and `u32::MAX` where there is none: found by all of the
-    /// block's threads, among all tokens. The thread that finds one calls `fetch` with it.
+    /// Calls `add` with the tokens that name `row`, in order, [`IN_FLIGHT`] at a time, with `u32::MAX` for missing
+    /// ones. All of the block's threads search all tokens. The thread that finds one calls `fetch` with it.
     #[inline(always)]
     unsafe fn each(&self, row: u32, fetch: impl Fn(u32), mut add: impl FnMut([u32; IN_FLIGHT])) {
         let tid = thread::thread_idx_x();

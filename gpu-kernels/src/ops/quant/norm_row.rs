@@ -1,4 +1,4 @@
-//! What fused normalisation shares: a row's root mean square, and what it is normalised to.
+//! Code that fused normalisation kernels share: a row's root mean square, and its normalised values.
 
 use core::array;
 

@@ -18,9 +18,10 @@
 //! None.
 //!
 //! # Numerics
-//! q: x · (steps / range), the factor in f32 and the product rounded once, to the nearest integer, ties to even. A scale is at least the least normal number, so that neither it nor its inverse loses bits;
-//! it is that of a group of zeros. With NaN or an infinity in a group, or a range beyond f32's greatest number, the scale is that, and every q the zero point: 8,
-//! or 0 in the asymmetric form.
+//! q: x · (steps / range), with the factor in f32 and the product rounded once, to the nearest integer, ties to even. A
+//! scale is at least the least normal number, so that neither it nor its inverse loses bits; a group of zeros has this
+//! scale. If a group contains NaN or an infinity, or its range exceeds f32's greatest number, the scale is that value,
+//! and every q is the zero point: 8, or 0 in the asymmetric form.
 //!
 //! # Cost
 //! One read of x, one write of half a byte an element and of 4 or 5 bytes per group: bound by memory bandwidth.

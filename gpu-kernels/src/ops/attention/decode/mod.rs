@@ -32,12 +32,13 @@
 //! the warps' results. [`combine`]: its warps' partial results.
 //!
 //! # Numerics
-//! As of [`forward`](super::forward): scores, sums and everything that is merged are f32. A length outside 0..=capacity counts as the nearest
-//! inside; new keys and values beyond it are seen but not written, where they would take the place of others. A key whose page is none of the
-//! cache's is not seen, and a new one whose position or page there is not is neither seen nor written. How keys are divided depends on the
-//! lengths and the number of splits only, and merging has a fixed order: results are the same bits every time. 8-bit elements become 16-bit
-//! floats exactly; a weight times the scale of its value is rounded to bf16, whatever the queries are, because f16 would lose what is below
-//! 6·10⁻⁵.
+//! As in [`forward`](super::forward): scores, sums and everything that is merged are f32. A length outside 0..=capacity
+//! is clamped to that range; new keys and values past the capacity are seen but not written, because they would
+//! overwrite others. A key whose page number is not in the cache is not seen, and a new one whose position or page does
+//! not exist is neither seen nor written. The division of the keys depends only on the lengths and the number of
+//! splits, and merging has a fixed order: results are the same bits every time. 8-bit elements become 16-bit floats
+//! exactly; a weight times the scale of its value is rounded to bf16, whatever the queries' type, because f16 would
+//! lose what is below 6·10⁻⁵.
 //!
 //! # Cost
 //! K and V once: bound by memory bandwidth up to some 100 rows per key. At d = 128 a key takes 512 bytes, a

@@ -27,10 +27,11 @@
 //! tiles of keys and of values, and their barriers.
 //!
 //! # Numerics
-//! Scores, maxima, sums and O are f32; e^s is 2^(s·log₂e) by ex2.approx, 2 ulp. [`mma`] and [`hopper`] round the weights e^(s − m), at
-//! most 1, to the storage type before the second product, but sum them unrounded. NaN in q gives NaN in its row.
-//! An infinity or NaN in v may do so in rows whose tile has it without their seeing it, as 0 times it is NaN; what padding hides counts as zeros.
-//! So does a score of +∞, and a greatest score from ±2²⁸·ln 2 on of f16, or ±2³¹·ln 2 of bf16: see [`LIMIT_F16`](super::LIMIT_F16).
+//! Scores, maxima, sums and O are f32; e^s is 2^(s·log₂e) by ex2.approx, 2 ulp. [`mma`] and [`hopper`] round the
+//! weights e^(s − m), at most 1, to the storage type before the second product, but sum them unrounded. NaN in q gives
+//! NaN in its row. An infinity or NaN in v may give NaN in rows that do not see it but whose tile contains it, as 0
+//! times it is NaN; values hidden by padding count as zeros. A score of +∞ also gives NaN, and so does a greatest score
+//! from ±2²⁸·ln 2 on for f16, or ±2³¹·ln 2 for bf16: see [`LIMIT_F16`](super::LIMIT_F16).
 //!
 //! # Cost
 //! 4·q_len·k_len·d FLOPs a head (half of it if causal) against q, k, v and o once: bound by the tensor cores past a few hundred

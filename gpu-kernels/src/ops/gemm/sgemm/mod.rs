@@ -21,10 +21,11 @@
 //! f32 fused multiply-adds in the order of k. No tensor cores, so no tf32 rounding.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs against 4·(m·k + k·n + m·n) bytes: bound by the FMA units. Per k a thread reads 24 values from shared memory, in 6
-//! loads, for 128 multiply-adds; with 8 × 8 results it reads 16 for 64. An H200 then does 42 and 43 TFLOP/s of 4096³ and 8192³, and 44 and 47
-//! with 8 × 16. Of a scheduler's cycles 78% issue, nine in ten of them a multiply-add; with two warps it finds neither ready in the others. Where TMA loads,
-//! [`hopper`] is faster: 49 of 4096³ and 8192³ on an H100, where this does 44 and 47.
+//! 2·m·n·k FLOPs against 4·(m·k + k·n + m·n) bytes: bound by the FMA units. Per k a thread reads 24 values from shared
+//! memory, in 6 loads, for 128 multiply-adds; with 8 × 8 results it would read 16 for 64. With 8 × 8 results an H200
+//! does 42 and 43 TFLOP/s for 4096³ and 8192³, and with 8 × 16 it does 44 and 47. 78% of a scheduler's cycles issue an
+//! instruction, nine in ten of which are multiply-adds; in the other cycles neither of its two warps is ready. Where
+//! TMA loads, [`hopper`] is faster: 49 TFLOP/s for 4096³ and 8192³ on an H100, where this kernel does 44 and 47.
 //!
 //! # Limits
 //! m, n, k below 2³¹; 2³¹ − 1 tiles.
@@ -87,7 +88,7 @@ impl Matrix {
     }
 }
 
-/// Where the block's tile of C begins.
+/// The first row and column of the block's tile of C.
 #[inline(always)]
 fn place(m: u32) -> [u32; 2] {
     // Consecutive blocks go down m: they share b's columns, and their rows of a stay in L2 for the next column.
@@ -168,7 +169,7 @@ pub unsafe fn sgemm<const V: usize>(
     put(0, fetch(0));
     thread::sync_threads();
     for step in 0..steps {
-        // Past the last step this fetches zeros.
+        // Past the last step this loads zeros.
         let staged = fetch(step + 1);
         let (from_a, from_b) = (tiles_a.at(step % 2), tiles_b.at(step % 2));
         for kk in 0..BLOCK_K {

@@ -117,17 +117,18 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         Self::width(sums).div_ceil(AHEAD) as usize
     }
 
-    /// Whether there are so many of them, a multiple of 16, behind `columns`.
+    /// Whether any columns are left after the first `columns`, a multiple of 16.
     const fn has(sums: usize, columns: u32) -> bool {
         columns < Self::width(sums)
     }
 
-    /// Whether the last of these is less than a whole slab, which TMA would store.
+    /// Whether the last of these groups is less than a whole slab, which is the unit of a TMA store.
     const fn has_rest(sums: usize) -> bool {
         !Self::width(sums).is_multiple_of(AHEAD)
     }
 
-    /// Whether the slabs that TMA may still read when a tile begins are not one of two, in turns: they are an odd number, or the last is none that it stores.
+    /// Whether a tile cannot simply continue the alternation of the two buffers: because the number of slabs is odd, or
+    /// because TMA does not store the last one.
     const fn begins_anew(sums: usize) -> bool {
         Self::has_rest(sums) || !(Self::blocks(sums) as u32 * (AHEAD / slab_columns::<C>())).is_multiple_of(2)
     }
@@ -206,8 +207,8 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             let column = slab * slab_columns::<C>();
             let buffer = slabs[((columns + column) / slab_columns::<C>()) as usize % 2];
             let is_rest = Self::has_rest(R) && columns + AHEAD > Self::width(R);
-            // The store that last read this buffer was issued two slabs ago, or, where a tile has an odd number of them, before this tile: then
-            // the first waits for both buffers.
+            // The store that last read this buffer was issued two slabs ago, or, where a tile has an odd number of
+            // slabs, before this tile: then the first slab waits for both buffers.
             let (first, second) = (columns + column == 0, columns + column == slab_columns::<C>());
             if !Self::begins_anew(R) || !second {
                 if self.lane == 0 {

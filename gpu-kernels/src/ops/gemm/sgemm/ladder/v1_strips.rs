@@ -1,8 +1,8 @@
 //! Step 1: coalesced, and the block's rows of A and columns of B in shared memory.
 //!
-//! Neighbours of a warp now go along a row of C, so that what they read of B and store to C lies side by side. What a block needs is 16 rows of
-//! A and 16 columns of B, and each of their values 16 times: the block reads them once into shared memory and multiplies from there.
-//! Two barriers keep the reading and the multiplying apart.
+//! Neighbouring threads of a warp now go along a row of C, so that their reads of B and stores to C are adjacent. A
+//! block needs 16 rows of A and 16 columns of B, and each of their values 16 times: it reads them once into shared
+//! memory and multiplies from there. Two barriers separate the reading from the multiplying.
 //!
 //! # Shared memory
 //! Two strips of 16 × 368, 46 KiB; a longer k takes several pairs of strips. 368 is an odd multiple of 16, which puts the two rows of A that a

@@ -1,7 +1,7 @@
 //! Step 2: a window that slides along k.
 //!
-//! Nobody needs whole strips at a time: 16 columns of A and 16 rows of B are multiplied, then the next 16 of each take their place. A thread
-//! moves one value of each.
+//! Whole strips are not needed at any one time: 16 columns of A and 16 rows of B are multiplied, then the next 16 of
+//! each replace them. A thread moves one value of each.
 //!
 //! # Shared memory
 //! Two tiles of 16 × 16, 2 KiB.

@@ -7,9 +7,10 @@
 //! 64 × 16 of A and 16 × 64 of B, 8 KiB.
 //!
 //! # Cost
-//! 1/32 read from global memory a multiply-add, a quarter of step 2, and a sixteenth of its barriers. As it is written every multiply-add reads both
-//! its factors from shared memory. The compiler finds that four of them read the same and keeps it: 8 reads for 16 multiply-adds, a quarter as
-//! well. Step 6 makes that the principle. Unrolled over the window the loop likes registers: `min_blocks` holds it to 80, three blocks.
+//! 1/32 read from global memory per multiply-add, a quarter of step 2, and a sixteenth of its barriers. As written,
+//! every multiply-add reads both its factors from shared memory. The compiler finds that four of them read the same
+//! value and keeps it in a register: 8 reads for 16 multiply-adds, a quarter as well. Step 6 makes that the principle.
+//! Unrolling over the window takes many registers: `min_blocks` limits the kernel to 80, three blocks.
 
 use cuda_std::{kernel, math, shared, shared_field, thread};
 

@@ -1,7 +1,8 @@
 //! Step 6: outer products, with registers as the second cache.
 //!
-//! The loops change places. Instead of one result at a time along k, one k at a time for all results: a thread takes 8 values of a column of A and 8
-//! of a row of B into registers, and every pair of them makes a multiply-add. B stays as it lies, and its conflicts are gone.
+//! The loops are interchanged. Instead of one result at a time along k, one k at a time for all results: a thread loads
+//! 8 values of a column of A and 8 of a row of B into registers, and every pair of them gives a multiply-add. B keeps
+//! its layout, and its conflicts are gone.
 //!
 //! # Shared memory
 //! 128 × 8 of A and 8 × 128 of B, 8 KiB.

@@ -1,7 +1,8 @@
 //! Step 8: A transposed through registers.
 //!
-//! A column of A lies scattered over the rows of its tile, so its 8 values take 8 reads. A thread has its quad of A in registers anyway before it stores it:
-//! it stores the four values one below the other, and what was a column is a row that two reads of 16 bytes take.
+//! A column of A is spread over the rows of its tile, so its 8 values take 8 reads. A thread has its quad of A in
+//! registers anyway before storing it: it stores the four values one below the other, so that a column becomes a row,
+//! which two reads of 16 bytes load.
 //!
 //! # Shared memory
 //! 8 × 132 of A transposed and 8 × 128 of B, 8.1 KiB. The 4 that pad a row of A put the two quads of neighbouring threads 16 banks apart: the

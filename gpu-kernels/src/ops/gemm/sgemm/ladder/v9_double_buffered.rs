@@ -1,8 +1,9 @@
 //! Step 9: double buffering.
 //!
-//! Until now a block read its tiles, waited for them, multiplied, waited again. With two pairs of tiles the next pair's reads are under way while this pair
-//! is multiplied: they are issued before it into registers, and stored behind it into the pair that nobody reads. One barrier a step is enough:
-//! it says both that the new pair is whole and that the old one is free.
+//! Until now a block read its tiles, waited for them, multiplied, and waited again. With two pairs of tiles the next
+//! pair's reads are in flight while this pair is multiplied: they are issued into registers before the multiplication,
+//! and stored after it into the pair that no thread reads. One barrier per step is enough: it ensures both that the new
+//! pair is complete and that the old one is free.
 //!
 //! # Shared memory
 //! Two pairs of step 8's tiles, 16.3 KiB.
@@ -55,7 +56,7 @@ pub unsafe fn sgemm_double_buffered(a: *const f32, b: *const f32, c: *mut f32, s
     store(0, fetch(0));
     thread::sync_threads();
     for step in 0..sizes.k.div_ceil(DEPTH) {
-        // Past the last step this fetches zeros.
+        // Past the last step this loads zeros.
         let next = fetch(step + 1);
         let (tile_a, tile_b) = pair(step);
         multiply_tiles(&mut sums, tile_a, tile_b);
