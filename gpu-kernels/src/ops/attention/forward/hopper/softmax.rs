@@ -11,7 +11,7 @@ use crate::ops::attention::{LOG2_E, Span, limits};
 /// A thread's softmax state of its two rows. Each sum is kept in two parts, of even and of odd columns: dependency
 /// chains of half the length.
 ///
-/// Weights and their sums are scaled by 2^`SHIFT`, because f16 may have too few exponents below 1.
+/// Weights and their sums are scaled by 2^`SHIFT`, for types that have too few exponents below 1, such as E4M3.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Online<const SHIFT: u32 = 0> {
     /// The greatest score so far, times the scale and rounded. Stored in this form, a maximum that does not change
@@ -95,7 +95,7 @@ pub(in crate::ops::attention) fn forget(lane: u32) -> u32 {
     lane
 }
 
-/// The number of keys, counted from the first, that each of a thread's two rows sees.
+/// The keys that each of a thread's two rows sees: the first one, and how many from there on.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Visible {
     first: [i32; 2],
