@@ -1,4 +1,4 @@
-//! What gated activations share: their functions, their entries in the registry, and the gradient's two results.
+//! What gated activations share: their functions, their registry entries, and the two results of the gradient.
 
 /// A gated activation and its backward: the four functions, and their entries in the registry.
 macro_rules! gated {
@@ -12,8 +12,8 @@ macro_rules! gated {
     ) => {
         $(#[$doc])*
         ///
-        /// `gate` and `up` have one shape, any; rows may be padded, so that both may be [views](crate::View::strided) of the halves of
-        /// one tensor's rows. The result is a new dense tensor. The work is queued on `stream`.
+        /// `gate` and `up` have the same shape, of any rank. Rows may be padded, so both may be [views](crate::View::strided)
+        /// of the two halves of one tensor's rows. The result is a new dense tensor. The work is queued on `stream`.
         ///
         /// Shazeer, "GLU Variants Improve Transformer" (arXiv:2002.05202).
         ///
@@ -61,7 +61,7 @@ macro_rules! gated {
 
         #[doc = concat!("The gradient of [`", stringify!($forward), "`]: ", $backward_math, ", as `(dgate, dup)`.")]
         ///
-        /// `gate` and `up` are what the activation was applied to, `dy` the gradient of its result. The results are new dense tensors.
+        /// `gate` and `up` are the inputs of the forward, `dy` is the gradient of its result. The results are new dense tensors.
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
@@ -171,7 +171,8 @@ macro_rules! gated {
 }
 pub(super) use gated;
 
-/// The error of values and slopes, 2⁻²¹ of terms of order ten which may cancel, times gradients and factors of order 20 together.
+/// The error of values and slopes: 2⁻²¹ of terms of order ten, which may cancel, times gradients and factors whose product is
+/// of order 20.
 pub(super) const ACCURACY: crate::ops::elementwise::Accuracy = crate::ops::elementwise::Accuracy {
     abs: 2e-5,
     rel: 3e-6,

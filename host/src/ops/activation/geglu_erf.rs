@@ -35,6 +35,6 @@ fn below(x: f64) -> f64 {
         odd += 2.0;
         term *= x * x / odd;
     }
-    // What is too small for f64 is lost in the half.
+    // A sum too small for f64 is absorbed by the 0.5.
     if x.is_nan() { x } else { 0.5 + density(x) * sum }
 }

@@ -8,7 +8,7 @@ use super::prelude::*;
 
 const CUBIC: f64 = 0.044715;
 
-/// What the tanh is of.
+/// The argument of the tanh.
 fn inner(x: f64) -> f64 {
     (2.0 / PI).sqrt() * (x + CUBIC * x * x * x)
 }

@@ -1,4 +1,4 @@
-//! Activations, elementwise, each with its backward. A file is its formula and its derivative.
+//! Elementwise activations, each with its backward. Each file holds one formula and its derivative.
 
 mod gated;
 pub mod geglu;
@@ -24,8 +24,8 @@ pub use silu::{silu, silu_backward, silu_backward_into, silu_into};
 pub use swiglu::{swiglu, swiglu_backward, swiglu_backward_into, swiglu_into};
 pub use tanh::{tanh, tanh_backward, tanh_backward_into, tanh_into};
 
-/// An activation and its backward: the four functions, and their entries in the registry. `slope` is the derivative, which dy is multiplied
-/// by; `gradient` of x and dy stands in its place where that is no product.
+/// An activation and its backward: the four functions and their registry entries. `slope` is the derivative that dy is
+/// multiplied by; where the gradient is not such a product, `gradient`, a function of x and dy, takes its place.
 macro_rules! activation {
     (
         $(#[$doc:meta])*
@@ -82,7 +82,7 @@ macro_rules! activation {
 
         #[doc = concat!("The gradient of [`", stringify!($forward), "`]: ", $backward_math, ", elementwise.")]
         ///
-        /// `x` is what the activation was applied to, `dy` the gradient of its result. The result is a new dense tensor.
+        /// `x` is the input of the forward, `dy` the gradient of its result. The result is a new dense tensor.
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
@@ -187,7 +187,7 @@ macro_rules! activation {
 }
 pub(crate) use activation;
 
-/// What the files' formulas are made of, for `use super::prelude::*`.
+/// What the formulas in the files are built from, for `use super::prelude::*`.
 mod prelude {
     pub(super) use super::{activation, sigmoid_f64};
     pub(super) use crate::dispatch;

@@ -1,4 +1,4 @@
-//! Three stacked sigmoids, elementwise, with a backward that computes them again and one that reads what was saved.
+//! Three stacked sigmoids, elementwise, with one backward that recomputes them and one that reads saved activations.
 
 use gpu_kernels::ops::activation::sigmoid3 as gk;
 
@@ -19,8 +19,8 @@ const ACCURACY: Accuracy = Accuracy {
 activation! {
     /// y = σ(σ(σ(x))) with σ(x) = 1 / (1 + e^(−x)), elementwise, in one pass.
     ///
-    /// Its backward keeps nothing but x and computes the activations between again: 2·n and 3·n elements of traffic. What saving them
-    /// costs is [`sigmoid3_saved`].
+    /// The backward keeps only x and recomputes the intermediate activations: 2·n elements of traffic forward and 3·n backward.
+    /// [`sigmoid3_saved`] shows what saving them costs instead.
     sigmoid3, sigmoid3_into, sigmoid3_backward, sigmoid3_backward_into;
     kernels: Sigmoid3 SIGMOID3, Sigmoid3Backward SIGMOID3_BACKWARD;
     bench_name: "ew.sigmoid3", "ew.sigmoid3_backward";
@@ -34,7 +34,7 @@ activation! {
     }, Accuracy { abs: 0.0, rel: 3e-6, why: "storage rounding, plus 2⁻²¹ of each of three positive slopes" };
 }
 
-/// Three stacked sigmoids and what is between them.
+/// Three stacked sigmoids with their intermediate values.
 #[derive(Debug)]
 pub struct Sigmoid3<T> {
     /// σ(x).
@@ -45,10 +45,10 @@ pub struct Sigmoid3<T> {
     pub y: Tensor<T>,
 }
 
-/// [`sigmoid3`] and the activations before it, for [`sigmoid3_saved_backward`].
+/// [`sigmoid3`] with its intermediate activations, for [`sigmoid3_saved_backward`].
 ///
-/// `x` has any shape; its rows may be padded. The results are new dense tensors. 4·n elements of traffic where [`sigmoid3`] has 2·n. The
-/// work is queued on `stream`.
+/// `x` has any shape; its rows may be padded. The results are new dense tensors. The traffic is 4·n elements, against 2·n for
+/// [`sigmoid3`]. The work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -102,10 +102,11 @@ pub fn sigmoid3_saved_into<'a, T: Float>(
     unsafe { stream.launch::<gk::Sigmoid3Saved<T>>(plan.grid, args) }
 }
 
-/// The gradient of [`sigmoid3`] from what [`sigmoid3_saved`] gave: dx = dy · y · (1 − y) · b · (1 − b) · a · (1 − a), elementwise.
+/// The gradient of [`sigmoid3`] from the results of [`sigmoid3_saved`]: dx = dy · y · (1 − y) · b · (1 − b) · a · (1 − a),
+/// elementwise.
 ///
-/// All have one shape; rows may be padded. The result is a new dense tensor. 5·n elements of traffic where
-/// [`sigmoid3_backward`] has 3·n, and no exponentials.
+/// All tensors have the same shape; rows may be padded. The result is a new dense tensor. The traffic is
+/// 5·n elements, against 3·n for [`sigmoid3_backward`], and no exponentials are computed.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far

@@ -63,7 +63,7 @@ pub fn attention<'a, T: Float>(
 /// [`attention`], and the logsumexp of each query's scores, `[batch, heads, q_len]`, which the backward needs: −∞ where it sees no key.
 ///
 /// # Errors
-/// As of [`attention`].
+/// Same as [`attention`].
 pub fn attention_with_lse<'a, T: Float>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
@@ -82,7 +82,7 @@ pub fn attention_with_lse<'a, T: Float>(
 /// [`attention_with_lse`] into `o`, of the shape of `q` with free strides but contiguous d, and `lse`, contiguous.
 ///
 /// # Errors
-/// As of [`attention`].
+/// Same as [`attention`].
 pub fn attention_into<'a, T: Float>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,

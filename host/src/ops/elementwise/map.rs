@@ -46,7 +46,7 @@ pub fn map<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, formula: im
 /// [`map`] into `y`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`map`], and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
+/// Same as [`map`], and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
 pub fn map_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -57,7 +57,7 @@ pub fn zip<'a, T: Float, const K: usize>(
 /// [`zip`] into `y`, which has the shape of the inputs; its rows may be padded.
 ///
 /// # Errors
-/// As of [`zip`].
+/// Same as [`zip`].
 pub fn zip_into<'a, T: Float, F: Formula<K>, const K: usize>(
     stream: &Stream,
     inputs: [impl Into<View<'a, T>>; K],

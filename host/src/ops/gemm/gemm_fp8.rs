@@ -57,7 +57,7 @@ pub fn gemm_fp8<'a, Q: Float8, T: Float>(
 /// [`gemm_fp8`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`gemm_fp8`].
+/// Same as [`gemm_fp8`].
 pub fn gemm_fp8_into<'a, Q: Float8, T: Float>(
     stream: &Stream,
     a: impl Into<View<'a, Q>>,

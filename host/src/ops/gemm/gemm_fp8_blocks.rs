@@ -58,7 +58,7 @@ pub fn gemm_fp8_blocks<'a, T: Float>(
 /// [`gemm_fp8_blocks`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`gemm_fp8_blocks`].
+/// Same as [`gemm_fp8_blocks`].
 pub fn gemm_fp8_blocks_into<'a, T: Float>(
     stream: &Stream,
     a: impl Into<View<'a, f8e4m3>>,

@@ -67,7 +67,7 @@ pub fn gemm_grouped<'a, T: Float + Half>(
 /// [`gemm_grouped`] into `y`, `[rows, out]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`gemm_grouped`].
+/// Same as [`gemm_grouped`].
 pub fn gemm_grouped_into<'a, T: Float + Half>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,
@@ -306,7 +306,7 @@ impl Operator for GemmGrouped {
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [depth] = case.dims(["in"])?;
-        // As of gemm: a truncation by 2⁻²² of a running sum of size √k for each step of 16 products, all towards zero.
+        // As in gemm: a truncation by 2⁻²² of a running sum of size √k for each step of 16 products, all towards zero.
         let abs = (depth as f64).sqrt() * (depth as f64 / 16.0).max(1.0) * 4.0 * roundoff(DType::F32);
         let why = "one rounding of the result, and k/16 truncations of sums of size √k";
         Ok(Tolerance::rounded(case.dtype, abs, 2.0 * roundoff(DType::F32), why))

@@ -85,7 +85,7 @@ pub enum WeightGradient<'a, T> {
 /// there counts.
 ///
 /// # Errors
-/// As of [`gemm_grouped_backward`].
+/// Same as [`gemm_grouped_backward`].
 pub fn gemm_grouped_backward_into<'a, T: Float + Half>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,
@@ -392,7 +392,7 @@ impl Operator for GemmGroupedBackward {
 
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
         let [rows, out] = case.dims(["rows", "out"])?;
-        // As of gemm: truncations of a running sum of size √k for each step of 16 products, all towards zero; and what was there is added.
+        // As in gemm: truncations of a running sum of size √k for each step of 16 products, all towards zero; and what was there is added.
         let dweight = of_dweight(case.dtype, &case.params)?;
         let (k, dtype) = if output == "dx" { (out, case.dtype) } else { (rows, dweight) };
         let ulp = roundoff(DType::F32);

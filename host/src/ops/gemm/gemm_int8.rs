@@ -56,7 +56,7 @@ pub fn gemm_int8<'a, T: Float>(
 /// [`gemm_int8`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`gemm_int8`].
+/// Same as [`gemm_int8`].
 pub fn gemm_int8_into<'a, T: Float>(
     stream: &Stream,
     a: impl Into<View<'a, i8>>,
@@ -102,7 +102,7 @@ fn require_depth(op: &'static str, k: usize) -> Result<()> {
 /// used again is better quantized once. The result, `[m, n]`, is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
-/// As of [`quantize_rows_int8`](quantize_rows_int8()) and [`gemm_int8`].
+/// Same as [`quantize_rows_int8`](quantize_rows_int8()) and [`gemm_int8`].
 ///
 /// # Example
 /// ```

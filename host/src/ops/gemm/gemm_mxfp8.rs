@@ -71,7 +71,7 @@ pub fn gemm_mxfp8<'a, Q: Float8, T: Float>(
 /// [`gemm_mxfp8`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`gemm_mxfp8`].
+/// Same as [`gemm_mxfp8`].
 pub fn gemm_mxfp8_into<'a, Q: Float8, T: Float>(
     stream: &Stream,
     a: impl Into<View<'a, Q>>,

@@ -49,7 +49,7 @@ pub fn gemm_tf32<'a>(stream: &Stream, a: impl Into<View<'a, f32>>, b: impl Into<
 /// whole multiples of 16 bytes, the Hopper path adds to `c` without reading it.
 ///
 /// # Errors
-/// As of [`gemm_tf32`], and [`Error::Layout`](crate::Error::Layout) if rows of `c` are not contiguous and equally far apart.
+/// Same as [`gemm_tf32`], and [`Error::Layout`](crate::Error::Layout) if rows of `c` are not contiguous and equally far apart.
 pub fn gemm_tf32_into<'a>(
     stream: &Stream,
     alpha: f32,

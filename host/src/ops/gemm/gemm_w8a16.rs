@@ -56,7 +56,7 @@ pub fn gemm_w8a16<'a, T: Float + Half>(
 /// [`gemm_w8a16`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`gemm_w8a16`].
+/// Same as [`gemm_w8a16`].
 pub fn gemm_w8a16_into<'a, T: Float + Half>(
     stream: &Stream,
     a: impl Into<View<'a, T>>,

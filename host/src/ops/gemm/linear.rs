@@ -62,7 +62,7 @@ pub fn linear<'a, T: Float + Half>(
 /// [`linear`] into `y`, `[rows, out]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`linear`].
+/// Same as [`linear`].
 pub fn linear_into<'a, T: Float + Half>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

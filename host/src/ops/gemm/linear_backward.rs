@@ -89,7 +89,7 @@ pub struct LayerGradientsMut<'a, T> {
 /// there counts.
 ///
 /// # Errors
-/// As of [`linear_backward`].
+/// Same as [`linear_backward`].
 pub fn linear_backward_into<'a, T: Float + Half>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,
@@ -294,7 +294,7 @@ impl Operator for LinearBackward {
                 "as many roundings of sums of size √rows, the worst of them",
             ));
         }
-        // As of gemm: truncations of a running sum of size √k for each step of 16 products, all towards zero; and what was there is added.
+        // As in gemm: truncations of a running sum of size √k for each step of 16 products, all towards zero; and what was there is added.
         let (k, dtype) = if output == "dx" { (out, case.dtype) } else { (rows, DType::F32) };
         let abs = ((k as f64).sqrt() * ((k as f64 / 16.0).max(1.0) * 4.0 + 6.0) + 6.0) * ulp;
         Ok(Tolerance::rounded(

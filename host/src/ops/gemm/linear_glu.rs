@@ -62,7 +62,7 @@ pub fn linear_glu<'a, T: Float + Half>(
 /// [`linear_glu`] into `y`, `[rows, out]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`linear_glu`].
+/// Same as [`linear_glu`].
 pub fn linear_glu_into<'a, T: Float + Half>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -40,7 +40,7 @@ pub fn sgemm<'a>(stream: &Stream, a: impl Into<View<'a, f32>>, b: impl Into<View
 /// [`sgemm`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`sgemm`].
+/// Same as [`sgemm`].
 pub fn sgemm_into<'a>(
     stream: &Stream,
     a: impl Into<View<'a, f32>>,

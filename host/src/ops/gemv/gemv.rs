@@ -49,7 +49,7 @@ pub fn gemv<'a, T: Float>(stream: &Stream, a: impl Into<View<'a, T>>, x: impl In
 /// [`gemv`] into `y`, `[m]` or `[batch, m]`, rows of which may be padded.
 ///
 /// # Errors
-/// As of [`gemv`].
+/// Same as [`gemv`].
 pub fn gemv_into<'a, T: Float>(
     stream: &Stream,
     a: impl Into<View<'a, T>>,

@@ -56,7 +56,7 @@ pub fn gemv_int8<'a, T: Float>(
 /// [`gemv_int8`] into `y`, `[m]` or `[batch, m]`, rows of which may be padded.
 ///
 /// # Errors
-/// As of [`gemv_int8`].
+/// Same as [`gemv_int8`].
 pub fn gemv_int8_into<'a, T: Float>(
     stream: &Stream,
     a: impl Into<View<'a, i8>>,

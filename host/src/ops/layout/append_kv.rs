@@ -65,7 +65,7 @@ pub fn append_kv<'a, T: Float>(
 /// Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention" (arXiv:2309.06180).
 ///
 /// # Errors
-/// As of [`append_kv`]; [`Error::Layout`] also if `page_table` is not contiguous.
+/// Same as [`append_kv`]; [`Error::Layout`] also if `page_table` is not contiguous.
 pub fn append_kv_paged<'a, T: Float>(
     stream: &Stream,
     k: impl Into<View<'a, T>>,

@@ -69,7 +69,7 @@ pub fn attention_mask<'a, T: Float>(
 /// [`attention_mask`] into `y`, which has the shape of `scores`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`attention_mask`].
+/// Same as [`attention_mask`].
 pub fn attention_mask_into<'a, T: Float>(
     stream: &Stream,
     scores: impl Into<View<'a, T>>,

@@ -52,7 +52,7 @@ pub fn embedding<'a, T: Float>(
 /// [`embedding`] into `y`, `[tokens, d]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`embedding`].
+/// Same as [`embedding`].
 pub fn embedding_into<'a, T: Float>(
     stream: &Stream,
     ids: impl Into<View<'a, i32>>,

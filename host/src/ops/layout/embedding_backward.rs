@@ -24,7 +24,7 @@ use crate::runtime::view::{View, ViewMut};
 /// work is queued on `stream`.
 ///
 /// # Errors
-/// As of [`embedding`](fn@crate::ops::embedding).
+/// Same as [`embedding`](fn@crate::ops::embedding).
 pub fn embedding_backward<'a, T: Float>(
     stream: &Stream,
     ids: impl Into<View<'a, i32>>,
@@ -41,7 +41,7 @@ pub fn embedding_backward<'a, T: Float>(
 /// [`embedding_backward`] into `dtable`, `[vocab, d]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`embedding`](fn@crate::ops::embedding).
+/// Same as [`embedding`](fn@crate::ops::embedding).
 pub fn embedding_backward_into<'a, T: Float>(
     stream: &Stream,
     ids: impl Into<View<'a, i32>>,

@@ -43,7 +43,7 @@ pub fn permute_heads<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>) -
 /// [`permute_heads`] into `y`, whose last dimension is contiguous and whose others lie anywhere apart.
 ///
 /// # Errors
-/// As of [`permute_heads`], and [`Error::Shape`](crate::Error::Shape) if `y` has another shape.
+/// Same as [`permute_heads`], and [`Error::Shape`](crate::Error::Shape) if `y` has another shape.
 pub fn permute_heads_into<'a, T: Dtype>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -49,7 +49,7 @@ pub struct QkNormRopeGradientsMut<'a, T> {
 /// new dense tensors; the work is queued on `stream`.
 ///
 /// # Errors
-/// As of [`qk_norm_rope`](fn@crate::ops::qk_norm_rope).
+/// Same as [`qk_norm_rope`](fn@crate::ops::qk_norm_rope).
 ///
 /// # Example
 /// ```
@@ -97,7 +97,7 @@ pub fn qk_norm_rope_backward<'a, T: Float>(
 /// [`qk_norm_rope_backward`] into `gradients`.
 ///
 /// # Errors
-/// As of [`qk_norm_rope_backward`].
+/// Same as [`qk_norm_rope_backward`].
 #[allow(clippy::too_many_arguments)] // What was normalised, and how, and what there is of gradients.
 pub fn qk_norm_rope_backward_into<'a, T: Float>(
     stream: &Stream,

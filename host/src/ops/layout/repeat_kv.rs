@@ -43,7 +43,7 @@ pub fn repeat_kv<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, repea
 /// [`repeat_kv`] into `y`, whose last dimension is contiguous and whose others lie anywhere apart.
 ///
 /// # Errors
-/// As of [`repeat_kv`], and [`Error::Shape`] if `y` has another shape.
+/// Same as [`repeat_kv`], and [`Error::Shape`] if `y` has another shape.
 pub fn repeat_kv_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -69,7 +69,7 @@ impl RopeFrequencies {
     /// The same in turns, in fixed point, 2⁶⁴ to the turn: what [`rope_table_into`] takes.
     ///
     /// # Errors
-    /// As of [`radians`](Self::radians).
+    /// Same as [`radians`](Self::radians).
     pub fn turns(&self) -> Result<Vec<i64>> {
         // Whole turns do not matter, and the cast is exact below one.
         let turns = |theta: f64| ((theta / TAU).rem_euclid(1.0) * TURN) as u64 as i64;

@@ -42,7 +42,7 @@ pub fn transpose<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>) -> Re
 /// [`transpose`] into `y`, `[columns, rows]` or a batch of such, whose rows are contiguous and may be padded.
 ///
 /// # Errors
-/// As of [`transpose`], and [`Error::Shape`](crate::Error::Shape) if `y` has another shape.
+/// Same as [`transpose`], and [`Error::Shape`](crate::Error::Shape) if `y` has another shape.
 pub fn transpose_into<'a, T: Dtype>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

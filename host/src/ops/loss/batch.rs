@@ -97,7 +97,7 @@ impl RowLosses {
     /// Waits for the losses; their mean or sum.
     ///
     /// # Errors
-    /// As of [`check`](Self::check).
+    /// Same as [`check`](Self::check).
     pub fn value(&self, stream: &Stream) -> Result<f32> {
         self.check(stream)?;
         Ok(self.total.to_vec(stream)?[0])

@@ -74,7 +74,7 @@ impl<'a> Arguments<'a> {
     /// Takes the tensor to write of that name, as one of `T`, which its dtype must be.
     ///
     /// # Errors
-    /// As of [`input`](Self::input).
+    /// Same as [`input`](Self::input).
     pub fn output<T: Dtype>(&mut self, name: &str) -> Result<ViewMut<'a, T>> {
         match self.written.iter().position(|(n, _)| *n == name) {
             Some(at) => {

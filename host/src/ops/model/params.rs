@@ -134,7 +134,7 @@ impl Params {
     /// Whether everything set is something that the operator declares.
     ///
     /// # Errors
-    /// As of [`with`](Self::with).
+    /// Same as [`with`](Self::with).
     pub fn check(&self) -> Result<()> {
         let fresh = Self::new(self.info);
         self.set.iter().try_fold(fresh, |params, (name, value)| params.with(name, *value)).map(drop)
@@ -152,7 +152,7 @@ impl Params {
     /// With a `name=value` text applied, as on the command line.
     ///
     /// # Errors
-    /// As of [`with`](Self::with), and [`Error::InvalidParam`] if the text is of another form.
+    /// Same as [`with`](Self::with), and [`Error::InvalidParam`] if the text is of another form.
     pub fn with_text(self, text: &str) -> Result<Self> {
         let Some((name, value)) = text.split_once('=') else {
             return Err(self.bad(text, "", "a value, as in name=value".to_owned()));

@@ -51,7 +51,7 @@ pub fn add_rms_norm<'a, T: Float>(
 /// [`add_rms_norm`] into `y` and `r`, which have the shape of `x`; their rows may be padded.
 ///
 /// # Errors
-/// As of [`add_rms_norm`].
+/// Same as [`add_rms_norm`].
 pub fn add_rms_norm_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

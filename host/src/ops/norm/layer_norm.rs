@@ -52,7 +52,7 @@ pub fn layer_norm<'a, T: Float>(
 /// [`layer_norm`] into `y`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`layer_norm`].
+/// Same as [`layer_norm`].
 pub fn layer_norm_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -83,7 +83,7 @@ pub fn layer_norm_backward<'a, T: Float>(
 /// [`layer_norm_backward`] into `gradients`.
 ///
 /// # Errors
-/// As of [`layer_norm_backward`].
+/// Same as [`layer_norm_backward`].
 pub fn layer_norm_backward_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -39,7 +39,7 @@ pub fn rms_norm<'a, T: Float>(
 /// [`rms_norm`] into `y`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`rms_norm`].
+/// Same as [`rms_norm`].
 pub fn rms_norm_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

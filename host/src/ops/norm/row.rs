@@ -58,7 +58,7 @@ pub fn row<'a, T: Float, const K: usize>(
 /// [`row`] into `y`, which has the shape of the inputs; its rows may be padded.
 ///
 /// # Errors
-/// As of [`row`].
+/// Same as [`row`].
 pub fn row_into<'a, T: Float, F: RowFormula<K>, const K: usize>(
     stream: &Stream,
     inputs: [impl Into<View<'a, T>>; K],

@@ -60,7 +60,7 @@ pub fn dequantize_int4<'a, T: Float>(
 /// [`dequantize_int4`] into `y`, `[rows, d]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`dequantize_int4`].
+/// Same as [`dequantize_int4`].
 pub fn dequantize_int4_into<'a, T: Float>(
     stream: &Stream,
     q: impl Into<View<'a, u8>>,

@@ -48,7 +48,7 @@ pub fn dequantize_int8<'a, T: Float>(
 /// [`dequantize_int8`] into `y`, which has the shape of `q`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`dequantize_int8`].
+/// Same as [`dequantize_int8`].
 pub fn dequantize_int8_into<'a, T: Float>(
     stream: &Stream,
     q: impl Into<View<'a, i8>>,

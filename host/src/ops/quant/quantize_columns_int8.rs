@@ -51,7 +51,7 @@ pub fn quantize_columns_int8<'a, T: Float>(
 /// [`quantize_columns_int8`] into `q`, `[rows, d]`, whose rows may be padded, and `scales`, `[d]`.
 ///
 /// # Errors
-/// As of [`quantize_columns_int8`].
+/// Same as [`quantize_columns_int8`].
 pub fn quantize_columns_int8_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -74,7 +74,7 @@ pub fn quantize_int4<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, z
 /// shape of `scales`, contiguous.
 ///
 /// # Errors
-/// As of [`quantize_int4`].
+/// Same as [`quantize_int4`].
 pub fn quantize_int4_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -72,7 +72,7 @@ pub fn quantize_int8<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, z
 /// [`quantize_int8`] into `q`, which has the shape of `x` and whose rows may be padded, `scale` and `point`, `[1]` each.
 ///
 /// # Errors
-/// As of [`quantize_int8`], and [`Error::Shape`](crate::Error::Shape) if the shapes do not fit.
+/// Same as [`quantize_int8`], and [`Error::Shape`](crate::Error::Shape) if the shapes do not fit.
 pub fn quantize_int8_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -50,7 +50,7 @@ pub fn quantize_rows_int8<'a, T: Float>(
 /// [`quantize_rows_int8`] into `q`, `[rows, d]`, whose rows may be padded, and `scales`, `[rows]`.
 ///
 /// # Errors
-/// As of [`quantize_rows_int8`].
+/// Same as [`quantize_rows_int8`].
 pub fn quantize_rows_int8_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

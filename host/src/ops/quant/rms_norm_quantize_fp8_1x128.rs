@@ -51,7 +51,7 @@ pub fn rms_norm_quantize_fp8_1x128<'a, T: Float, Q: Float8>(
 /// [`rms_norm_quantize_fp8_1x128`] into `q`, `[rows, d]`, whose rows may be padded, and `scales`, `[rows, ⌈d / 128⌉]`, contiguous.
 ///
 /// # Errors
-/// As of [`rms_norm_quantize_fp8_1x128`].
+/// Same as [`rms_norm_quantize_fp8_1x128`].
 pub fn rms_norm_quantize_fp8_1x128_into<'a, T: Float, Q: Float8>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -51,7 +51,7 @@ pub fn rms_norm_quantize_rows_int8<'a, T: Float>(
 /// [`rms_norm_quantize_rows_int8`] into `q`, `[rows, d]`, whose rows may be padded, and `scales`, `[rows]`, contiguous.
 ///
 /// # Errors
-/// As of [`rms_norm_quantize_rows_int8`].
+/// Same as [`rms_norm_quantize_rows_int8`].
 pub fn rms_norm_quantize_rows_int8_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -47,7 +47,7 @@ pub fn dropout<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, p: f32,
 /// [`dropout`] into `y`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`dropout`], and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
+/// Same as [`dropout`], and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
 pub fn dropout_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,
@@ -63,7 +63,7 @@ pub fn dropout_into<'a, T: Float>(
 /// `p` and `random` are those of forward. The result is a new dense tensor.
 ///
 /// # Errors
-/// As of [`dropout`].
+/// Same as [`dropout`].
 pub fn dropout_backward<'a, T: Float>(
     stream: &Stream,
     dy: impl Into<View<'a, T>>,
@@ -79,7 +79,7 @@ pub fn dropout_backward<'a, T: Float>(
 /// [`dropout_backward`] into `dx`, which has the shape of `dy`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`dropout`], and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
+/// Same as [`dropout`], and [`Error::Shape`](crate::Error::Shape) if the shapes differ.
 pub fn dropout_backward_into<'a, T: Float>(
     stream: &Stream,
     dy: impl Into<View<'a, T>>,

@@ -51,7 +51,7 @@ pub fn random_normal<T: Float>(
 /// [`random_normal`] into `y`, of any shape; its rows may be padded.
 ///
 /// # Errors
-/// As of [`random_normal`], and [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart.
+/// Same as [`random_normal`], and [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart.
 pub fn random_normal_into<'a, T: Float>(
     stream: &Stream,
     mean: f32,

@@ -47,7 +47,7 @@ pub fn random_uniform<T: Float>(
 /// [`random_uniform`] into `y`, of any shape; its rows may be padded.
 ///
 /// # Errors
-/// As of [`random_uniform`], and [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart.
+/// Same as [`random_uniform`], and [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart.
 pub fn random_uniform_into<'a, T: Float>(
     stream: &Stream,
     range: Range<f32>,

@@ -119,7 +119,7 @@ pub fn sample<'a, T: Float>(
 /// [`sample`] into `tokens`, which is contiguous and has the outer dimensions of `logits`.
 ///
 /// # Errors
-/// As of [`sample`].
+/// Same as [`sample`].
 pub fn sample_into<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,

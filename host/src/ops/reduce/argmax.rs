@@ -42,7 +42,7 @@ pub fn argmax_rows<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>) -> 
 /// [`argmax_rows`] into `y`, which is contiguous and has the outer dimensions of `x`.
 ///
 /// # Errors
-/// As of [`argmax_rows`].
+/// Same as [`argmax_rows`].
 pub fn argmax_rows_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -31,7 +31,7 @@ trait Fold {
     /// Launches the instance that the plan names.
     ///
     /// # Safety
-    /// As of [`Stream::launch`].
+    /// Same as [`Stream::launch`].
     unsafe fn launch<T: Float>(stream: &Stream, plan: RowPlan, args: Args<T>) -> Result<()>;
 }
 

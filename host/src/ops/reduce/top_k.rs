@@ -50,7 +50,7 @@ pub fn top_k<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, k: usize)
 /// [`top_k`] into `values` and `indices`, which have the outer dimensions of `x` and `k`; their rows may be padded.
 ///
 /// # Errors
-/// As of [`top_k`].
+/// Same as [`top_k`].
 pub fn top_k_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

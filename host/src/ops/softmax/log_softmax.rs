@@ -31,7 +31,7 @@ pub fn log_softmax<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, sca
 /// [`log_softmax`] into `y`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`log_softmax`].
+/// Same as [`log_softmax`].
 pub fn log_softmax_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -40,7 +40,7 @@ pub fn log_softmax_backward<'a, T: Float>(
 /// [`log_softmax_backward`] into `dx`, which has the shape of `y`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`log_softmax_backward`].
+/// Same as [`log_softmax_backward`].
 pub fn log_softmax_backward_into<'a, T: Float>(
     stream: &Stream,
     y: impl Into<View<'a, T>>,

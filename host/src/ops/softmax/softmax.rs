@@ -46,7 +46,7 @@ pub fn softmax<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, scale: 
 /// [`softmax`] into `y`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`softmax`].
+/// Same as [`softmax`].
 pub fn softmax_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,
@@ -60,7 +60,7 @@ pub fn softmax_into<'a, T: Float>(
 /// and one that sees +∞ or NaN is NaN throughout.
 ///
 /// # Errors
-/// As of [`softmax`]; [`Error::Shape`](crate::Error::Shape) if the number of lengths does not divide the rows,
+/// Same as [`softmax`]; [`Error::Shape`](crate::Error::Shape) if the number of lengths does not divide the rows,
 /// [`Error::InvalidParam`](crate::Error::InvalidParam) if `q_len` is 0 or `offset` 2³² or more either way.
 ///
 /// # Example
@@ -90,7 +90,7 @@ pub fn softmax_masked<'a, T: Float>(
 /// [`softmax_masked`] into `y`, which has the shape of `x`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`softmax_masked`].
+/// Same as [`softmax_masked`].
 pub fn softmax_masked_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -40,7 +40,7 @@ pub fn softmax_backward<'a, T: Float>(
 /// [`softmax_backward`] into `dx`, which has the shape of `y`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`softmax_backward`].
+/// Same as [`softmax_backward`].
 pub fn softmax_backward_into<'a, T: Float>(
     stream: &Stream,
     y: impl Into<View<'a, T>>,

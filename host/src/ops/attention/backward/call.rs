@@ -1,4 +1,4 @@
-//! A checked call, and its launches on mma.sync and in the readable form.
+//! A checked call, and its launches on mma.sync and on the readable kernels.
 
 use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
@@ -18,7 +18,7 @@ use crate::runtime::scratch::Scratch;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// A call whose arguments fit together.
+/// A call with checked arguments.
 pub(super) struct Call<'a, T> {
     pub(super) saved: Saved<'a, T>,
     pub(super) d_o: View<'a, T>,
@@ -28,19 +28,19 @@ pub(super) struct Call<'a, T> {
     pub(super) strides: gk::Gradients,
 }
 
-/// What there is one of for each query.
+/// The values that exist once per query.
 pub(super) struct Numbers {
-    /// The logsumexps as exponents take them; empty where nobody wants them.
+    /// The logsumexps in the form that the kernels' exponents take; empty if not requested.
     pub(super) exponents: Scratch<f32>,
     /// The dot products of the rows of dO and O.
     pub(super) delta: Scratch<f32>,
 }
 
-/// What kernels of these numbers take.
+/// Arguments of the kernels that compute these values.
 pub(super) type DeltaArgs<T> =
     (DevicePtr<T>, DevicePtr<T>, DevicePtr<f32>, DevicePtrMut<f32>, DevicePtrMut<f32>, u64, gk::Problem, gk::Gradients);
 
-/// What kernels of dQ take.
+/// Arguments of the kernels that compute dQ.
 type DqArgs<T> = (
     DevicePtr<T>,
     DevicePtr<T>,
@@ -57,7 +57,7 @@ type DqArgs<T> = (
     gk::Gradients,
 );
 
-/// What kernels of dK and dV take.
+/// Arguments of the kernels that compute dK and dV.
 type DkvArgs<T> = (
     DevicePtr<T>,
     DevicePtr<T>,
@@ -115,7 +115,7 @@ impl<'a, T: Float> Call<'a, T> {
         Ok(Self { saved, d_o, gradients, d_sinks, problem, strides })
     }
 
-    /// The tensors of a launch whose types are known only now.
+    /// Builds the call from a launch's tensors, whose types are known only at run time.
     pub(super) fn of(stream: &Stream, args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
         let options = problem::options(args, params)?;
         let [q, k, v, o] = [args.input("q")?, args.input("k")?, args.input("v")?, args.input("o")?];
@@ -138,7 +138,7 @@ impl<'a, T: Float> Call<'a, T> {
         }
     }
 
-    /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
+    /// cp.async copies 16 bytes at a time, and the products take 16-bit floats.
     pub(super) fn fits_tensor_cores(&self) -> bool {
         let Saved { q, k, v, o, .. } = &self.saved;
         let aligned = [q, k, v, o, &self.d_o].into_iter().all(|x| x.rows_aligned(16))
@@ -165,7 +165,7 @@ impl<'a, T: Float> Call<'a, T> {
         }
     }
 
-    /// The same call under the name of the type that `T` is.
+    /// The same call with `T` renamed to `U`, which is the same type.
     pub(super) fn cast<U: Float>(self) -> Call<'a, U> {
         let Self { saved: Saved { q, k, v, o, lse }, d_o, gradients, d_sinks, problem, strides } = self;
         let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|x| View::of(x.part));
@@ -173,7 +173,7 @@ impl<'a, T: Float> Call<'a, T> {
         Call { saved: Saved { q, k, v, o, lse }, d_o, gradients, d_sinks, problem, strides }
     }
 
-    /// What there is one of for each query; the exponents if they are `wanted`.
+    /// Computes the per-query values; the exponents only if `wanted`.
     pub(super) fn numbers<K>(&self, stream: &Stream, wanted: bool) -> Result<Numbers>
     where
         K: Kernel<Args = DeltaArgs<T>>,
@@ -187,14 +187,14 @@ impl<'a, T: Float> Call<'a, T> {
             let (o, d_o, lse) = (self.saved.o.ptr(stream)?, self.d_o.ptr(stream)?, self.saved.lse.ptr(stream)?);
             let (exponents, delta) = (numbers.exponents.ptr_mut(), numbers.delta.ptr_mut());
             let args = (o, d_o, lse, exponents, delta, rows as u64, self.problem.sizes, self.strides);
-            // SAFETY: the tensors are live and have these sizes and strides, no scratch memory is null; callers name a kernel of
-            // several elements at a time only where d and the rows' alignment are multiples of them.
+            // SAFETY: the tensors are live and have these sizes and strides, and no scratch memory is null; callers name a
+            // kernel that takes several elements at a time only where d and the alignment of rows are multiples of them.
             unsafe { stream.launch::<K>(grid, args)? };
         }
         Ok(numbers)
     }
 
-    /// The gradients of sinks, if they are wanted.
+    /// Computes the gradients of sinks, if they are requested.
     pub(super) fn launch_dsinks(&mut self, stream: &Stream, delta: &Scratch<f32>) -> Result<()> {
         let (Some(d_sinks), Some(sinks)) = (&mut self.d_sinks, self.problem.sinks()) else { return Ok(()) };
         let Some(heads) = grid(&INFO, "sinks", sinks.len(), 1)? else { return Ok(()) };
@@ -217,10 +217,10 @@ impl<'a, T: Float> Call<'a, T> {
         let [dq, _, _] = &mut self.gradients;
         let dq = dq.ptr_mut(stream)?;
         let args = (q, k, v, d_o, first, delta, dq, cu_q, cu_k, key_lengths, slopes, self.problem.sizes, self.strides);
-        // That of dS and K: the others, which the other kernel computes too, do not count twice.
+        // Only the product of dS and K counts: the other products, which the other kernel computes too, must not count twice.
         self.problem.note_work(T::DTYPE, 1);
-        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
-        // offsets is bounded in the kernel, and callers name a kernel of the tensor cores only where rows and d fit it.
+        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, the kernel bounds the
+        // lengths and offsets that it reads, and callers name a tensor-core kernel only where rows and d fit it.
         unsafe { stream.launch::<K>(grid, args) }
     }
 

@@ -1,4 +1,5 @@
-//! The form of attention backward that computes all gradients at once on mma.sync: what fits it, and its launches.
+//! The variant of attention backward that computes all gradients in one kernel on mma.sync: which problems fit it,
+//! and its launches.
 
 use cuda_std::float::Half;
 use cuda_std::launch::Kernel;
@@ -14,12 +15,12 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
 impl<T: Float> Call<'_, T> {
-    /// Whether a kernel is built for such heads, and the device has shared memory for it.
+    /// Whether a kernel is built for this d, and the device has enough shared memory for it.
     pub(super) fn fits_fused(&self, stream: &Stream) -> bool {
         self.fits_tensor_cores() && self.problem.sizes.d <= 128 && fits(stream.device().info().shared_bytes_per_block)
     }
 
-    /// Whether most tiles of queries are more than half full: packed sequences start one each.
+    /// Whether tiles of queries are on average more than half full: each packed sequence starts a new tile.
     pub(super) fn worth_fusing(&self) -> bool {
         let sizes = &self.problem.sizes;
         !self.problem.packed() || u64::from(sizes.batch) * 64 <= u64::from(sizes.q_len)
@@ -44,7 +45,7 @@ impl<T: Float> Call<'_, T> {
     }
 }
 
-/// Whether a block with so much shared memory can hold either kernel.
+/// Whether a block with this much shared memory can hold either kernel.
 pub(super) fn fits(shared_bytes_per_block: u32) -> bool {
     fused::shared_bytes(64).max(fused::shared_bytes(128)) <= shared_bytes_per_block as usize
 }
@@ -59,7 +60,7 @@ impl<T: Float + Half> Call<'_, T> {
         self.launch_dsinks(stream, &delta)?;
         let (sizes, strides) = (self.problem.sizes, self.strides);
         let queries = fused::queries(D);
-        // Every sequence starts a tile of its own.
+        // Every sequence starts a new tile.
         let pieces = match self.problem.packed() {
             true => u64::from(sizes.q_len / queries) + u64::from(sizes.batch),
             false => u64::from(sizes.q_len.div_ceil(queries)),
@@ -95,14 +96,15 @@ impl<T: Float + Half> Call<'_, T> {
                 strides,
             );
             self.problem.note_work(T::DTYPE, 5);
-            // SAFETY: the tensors are live and have these sizes and strides with rows that fit, outputs are borrowed mutably, what is read of
-            // lengths and offsets is bounded in the kernel, and the sum, all zero, has the tiles that every sequence needs.
+            // SAFETY: the tensors are live and have these sizes and strides with rows that fit, outputs are borrowed mutably,
+            // the kernel bounds the lengths and offsets that it reads, and the zeroed sum has the tiles that every sequence
+            // needs.
             unsafe { stream.launch::<AttentionBackwardFused<T, D, BIASED>>(grid, args)? };
         }
         let Some(grid) = self.problem.query_blocks(&INFO, queries)? else { return Ok(()) };
         let [dq, _, _] = &mut self.gradients;
         let args = (sums.ptr_mut().into(), dq.ptr_mut(stream)?, cu_q, cu_k, pieces, sizes, strides);
-        // SAFETY: a block for each tile; dq is borrowed mutably and has these sizes and strides.
+        // SAFETY: there is a block for each tile; dq is borrowed mutably and has these sizes and strides.
         unsafe { stream.launch::<finish::AttentionFinishFused<T, D>>(grid, args) }
     }
 }

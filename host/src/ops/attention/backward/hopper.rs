@@ -1,4 +1,4 @@
-//! The Hopper path of attention backward: what fits it, and its launches.
+//! The Hopper path of attention backward: which problems fit it, and its launches.
 
 use cuda_std::float::Half;
 use gpu_kernels::ops::attention::backward::delta;
@@ -15,8 +15,8 @@ use crate::runtime::stream::Stream;
 use crate::runtime::view::View;
 
 impl<T: Float> Call<'_, T> {
-    /// Whether a kernel is built for such heads, nothing but masks happens to the scores, every key in memory is there (what is not could be
-    /// NaN), and TMA can address the tensors: in units of 16 bytes, by strides other than 0, and not without tokens.
+    /// Whether a kernel is built for this d, scores are changed by nothing but masks, no key in memory is padding (padding
+    /// could hold NaN), and TMA can address the tensors: strides are nonzero multiples of 16 bytes, and there are tokens.
     pub(super) fn fits_hopper(&self) -> bool {
         let Saved { q, k, v, .. } = &self.saved;
         self.fits_tensor_cores()
@@ -56,7 +56,7 @@ impl<T: Float + Half> Call<'_, T> {
         let (sizes, strides) = (self.problem.sizes, self.strides);
         let heads = sizes.batch as usize * sizes.heads as usize;
         let padded = sizes.q_len.next_multiple_of(hopper::queries(D));
-        // Two numbers for every query of every tile, and a row of dQ's sum.
+        // Two numbers for every query of every tile, and a row of the sum for dQ.
         let rows = heads * padded as usize;
         let (exponents, deltas) =
             (stream.workspace::<f32>(INFO.name, rows)?, stream.workspace::<f32>(INFO.name, rows)?);
@@ -90,14 +90,14 @@ impl<T: Float + Half> Call<'_, T> {
                 strides,
             );
             self.problem.note_work(T::DTYPE, 5);
-            // SAFETY: the maps describe live tensors of these sizes, the outputs are borrowed mutably, and the scratch memory has
-            // what every tile of queries needs.
+            // SAFETY: the maps describe live tensors of these sizes, the outputs are borrowed mutably, and the scratch memory
+            // has room for every tile of queries.
             unsafe { stream.launch::<hopper::AttentionBackwardHopper<T, D>>(grid, args)? };
         }
         let pieces = rows * D as usize / hopper::PIECE as usize;
         let Some(grid) = grid(&INFO, "q", pieces, 1)? else { return Ok(()) };
         let args = (sums.ptr_mut().into(), dq.ptr_mut(stream)?, padded, sizes, strides);
-        // SAFETY: a block for each piece; dq is borrowed mutably and has these sizes and strides.
+        // SAFETY: there is a block for each piece; dq is borrowed mutably and has these sizes and strides.
         unsafe { stream.launch::<finish::AttentionFinish<T>>(grid, args) }
     }
 }

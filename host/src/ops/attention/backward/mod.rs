@@ -21,55 +21,56 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// What the gradient of [`attention`](super::attention) is computed from.
+/// The tensors from which the gradient of [`attention`](super::attention) is computed.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a, T> {
     /// The queries, `[batch, heads, q_len, d]`.
     pub q: View<'a, T>,
     /// The keys, `[batch, kv_heads, k_len, d]`.
     pub k: View<'a, T>,
-    /// The values, of the keys' shape.
+    /// The values, of the same shape as the keys.
     pub v: View<'a, T>,
-    /// The forward's result, of the queries' shape.
+    /// The result of the forward, of the same shape as the queries.
     pub o: View<'a, T>,
-    /// Its logsumexps, `[batch, heads, q_len]`, contiguous.
+    /// The logsumexps of the forward, `[batch, heads, q_len]`, contiguous.
     pub lse: View<'a, f32>,
 }
 
-/// The gradients of [`attention`](super::attention) by its inputs.
+/// The gradients of [`attention`](super::attention) with respect to its inputs.
 #[derive(Debug)]
 pub struct AttentionGradients<T> {
-    /// By the queries, of their shape.
+    /// The gradient with respect to the queries, of their shape.
     pub dq: Tensor<T>,
-    /// By the keys, of their shape.
+    /// The gradient with respect to the keys, of their shape.
     pub dk: Tensor<T>,
-    /// By the values, of their shape.
+    /// The gradient with respect to the values, of their shape.
     pub dv: Tensor<T>,
 }
 
-/// Where [`AttentionGradients`] go: of those shapes with free strides but contiguous d.
+/// Where to write [`AttentionGradients`]: views of those shapes with any strides but contiguous d.
 #[derive(Debug)]
 pub struct AttentionGradientsMut<'a, T> {
-    /// Those by the queries.
+    /// The gradient with respect to the queries.
     pub dq: ViewMut<'a, T>,
-    /// Those by the keys.
+    /// The gradient with respect to the keys.
     pub dk: ViewMut<'a, T>,
-    /// Those by the values.
+    /// The gradient with respect to the values.
     pub dv: ViewMut<'a, T>,
 }
 
-/// The gradients of [`attention`](super::attention) by its inputs, from that of its result, `d_o`.
+/// The gradients of [`attention`](super::attention) with respect to its inputs, from the gradient of its result, `d_o`.
 ///
-/// All tensors but `lse` have free strides with contiguous d. With grouped heads dK and dV are the sums over the group. The scores are computed
-/// again, tile by tile; beside the results there is scratch memory for two numbers a query, and for dQ in f32. Results are
-/// reproducible, but for the last bits of dQ: see [`Attention::deterministic`]. Keys past a padded sequence's length have zero
-/// gradients; that of sinks is [`attention_backward_with_sinks_into`]'s to give. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores;
-/// everything else takes a correct path that is some hundred times slower. The work is queued on `stream`.
+/// All tensors but `lse` may have any strides, with contiguous d. With grouped heads (GQA), dK and dV are the sums over the
+/// group. The scores are recomputed tile by tile; beside the results, the call needs scratch memory for two numbers per query
+/// and for dQ in f32. Results are reproducible except for the last bits of dQ: see [`Attention::deterministic`]. Keys past the
+/// length of a padded sequence get zero gradients. The gradient of sinks comes from [`attention_backward_with_sinks_into`]. f16
+/// and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores; everything else takes a correct
+/// path that is some hundred times slower. The work is queued on `stream`.
 ///
 /// Dao, "FlashAttention-2", arXiv:2307.08691.
 ///
 /// # Errors
-/// As of [`attention`](super::attention).
+/// Same as [`attention`](super::attention).
 ///
 /// # Example
 /// ```
@@ -98,10 +99,10 @@ pub fn attention_backward<'a, T: Float>(
     Ok(AttentionGradients { dq, dk, dv })
 }
 
-/// [`attention_backward`] into `gradients`.
+/// [`attention_backward`] that writes to `gradients`.
 ///
 /// # Errors
-/// As of [`attention_backward`].
+/// Same as [`attention_backward`].
 pub fn attention_backward_into<'a, T: Float>(
     stream: &Stream,
     saved: &Saved<'a, T>,
@@ -113,10 +114,10 @@ pub fn attention_backward_into<'a, T: Float>(
     Call::new(stream, *saved, d_o.into(), options, [dq, dk, dv], None)?.launch(stream)
 }
 
-/// [`attention_backward_into`], and the gradients of the options' sinks into `d_sinks`, `[heads]`, contiguous.
+/// [`attention_backward_into`] that also writes the gradients of the options' sinks to `d_sinks`, `[heads]`, contiguous.
 ///
 /// # Errors
-/// As of [`attention_backward`], and [`Error::InvalidParam`](crate::Error::InvalidParam) if there are no sinks.
+/// Same as [`attention_backward`], and [`Error::InvalidParam`](crate::Error::InvalidParam) if there are no sinks.
 pub fn attention_backward_with_sinks_into<'a, T: Float>(
     stream: &Stream,
     saved: &Saved<'a, T>,
@@ -129,7 +130,7 @@ pub fn attention_backward_with_sinks_into<'a, T: Float>(
     Call::new(stream, *saved, d_o.into(), options, [dq, dk, dv], Some(d_sinks.into()))?.launch(stream)
 }
 
-/// The tensors with rows of d.
+/// The tensors whose rows have d elements.
 const TENSORS: &[&str] = &["q", "k", "v", "o", "d_o", "dq", "dk", "dv"];
 
 /// The operator's entry in the registry.
@@ -223,7 +224,8 @@ impl Operator for AttentionBackward {
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [b, h, q, k, d] = case.dims(["b", "h", "q", "k", "d"])?;
         let mut specs = super::inputs(case)?;
-        // Of weights that would add to about one, had they been those of the forward: a backward is exact for any logsumexps.
+        // Weights that would add to about one if these were the logsumexps of the forward: the backward is exact for any
+        // logsumexps.
         let total = (k.max(1) as f64).ln();
         let lse = Values::Uniform { low: total, high: total + 1.0 };
         specs.splice(
@@ -256,7 +258,7 @@ impl Operator for AttentionBackward {
         let exact = Exact::new(inputs, params)?;
         let (o, d_o, lse) = (inputs.get("o")?, inputs.get("d_o")?, inputs.get("lse")?.to_f64());
         let d = exact.q.shape()[3];
-        // What a query with these rows of dO and O gives a key: its weight, and the derivative by q·k.
+        // What a query with these rows of dO and O contributes to a key: its weight, and the derivative with respect to q·k.
         let term = |row: usize, (d_o, delta): &(Vec<f64>, f64), key: &Key, seen: Seen| {
             let p = (seen.score - lse[row]).exp();
             (p, p * (dot(d_o, &key.value) - delta) * seen.slope * exact.scale)
@@ -297,21 +299,21 @@ impl Operator for AttentionBackward {
     }
 
     fn reproducible(&self, output: &str, variant: Option<&str>) -> bool {
-        // The fast paths add dQ in whatever order blocks come.
+        // The fast paths add to dQ in the order in which blocks arrive.
         output != "dq" || !matches!(variant, None | Some("hopper" | "fused"))
     }
 
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
         let [b, h, kv, q, k, d] = case.dims(["b", "h", "kv", "q", "k", "d"])?;
         if output == "dsinks" {
-            // Sinks are at most 1 above the logsumexps' least, and D is within six deviations.
+            // Sinks are at most 1 above the smallest logsumexp, and D is within six deviations.
             let terms = (b * q) as f64 * 1f64.exp() * 6.0 * (d as f64).sqrt();
             let why = "each query's term errs by 2⁻¹⁹: its D, a sum of d products in f32, and its exponential; and so does their sum";
             return Ok(Tolerance::new(terms * f64::powi(2.0, -19), 0.0, why));
         }
         let scale = case.params.f64("scale")?;
         let scale = if scale == 0.0 { 1.0 } else { scale * (d as f64).sqrt() };
-        // The weights of a query add to about one, those of a key to this.
+        // The weights of a query add to about one, the weights of a key to this.
         let share = if output == "dq" { 1.0 } else { ((h * q) as f64 / (kv * k).max(1) as f64).max(1.0) };
         let factor = if output == "dv" { 1.0 } else { scale };
         // f32 and its exponentials err by 2⁻¹⁸ of a weight, from scores of size 10.

@@ -17,12 +17,12 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// The most pieces of a sequence's keys.
+/// The maximum number of pieces that the keys of a sequence are split into.
 const MAX_SPLITS: u32 = 256;
-/// From so many turns of blocks on, the last one may be as empty as it likes.
+/// From this many waves of blocks on, it does not matter how empty the last one is.
 const TURNS: usize = 4;
 
-/// A call whose arguments fit together.
+/// A call with checked arguments.
 pub(super) struct Call<'a, T, C> {
     info: &'static OpInfo,
     q: View<'a, T>,
@@ -33,7 +33,7 @@ pub(super) struct Call<'a, T, C> {
     o: ViewMut<'a, T>,
     lse: ViewMut<'a, f32>,
     problem: gk::Problem,
-    /// Without the number of splits.
+    /// The problem without the number of splits.
     cache: Cache,
     splits: Option<u32>,
 }
@@ -51,7 +51,7 @@ struct Pointers<T, C> {
     lse: DevicePtrMut<f32>,
 }
 
-/// What the kernel of the tensor cores takes.
+/// Arguments of the tensor-core kernel.
 type Args<T, C> = (
     DevicePtr<T>,
     DevicePtrMut<C>,
@@ -71,7 +71,7 @@ type Args<T, C> = (
     Cache,
 );
 
-/// What merges pieces.
+/// Arguments of the kernel that merges pieces.
 type CombineArgs<T> = (
     DevicePtr<f32>,
     DevicePtr<f32>,
@@ -83,7 +83,7 @@ type CombineArgs<T> = (
     gk::Problem,
 );
 
-/// Strides of batch, head and token, of a tensor with the tokens before the heads.
+/// Strides of batch, head and token of a tensor that is stored tokens first, then heads.
 fn strides(strides: &[usize]) -> [u64; 3] {
     [strides[0], strides[2], strides[1]].map(|stride| stride as u64)
 }
@@ -114,13 +114,13 @@ fn problem<T, C>(
         d: d as u32,
         scale: checked_scale(info, options.scale, d)?,
         softcap: checked_softcap(info, options.softcap)?,
-        // Beyond all keys there is nothing to see or not to see.
+        // A window that reaches beyond all keys is clamped.
         left: options.left.unwrap_or(usize::MAX).min(q_len + capacity) as i32,
         right: 0,
     })
 }
 
-/// Where a cache's parts lie, of one piece.
+/// The location of a cache's tensors, as a single piece.
 fn cache_of<C>(tokens: &Tokens<'_, C>, CacheShape { pages, page_size, max_pages, .. }: CacheShape) -> Cache {
     let [k_new, v_new] = tokens.appended().map_or([[0; 3]; 2], |new| new.map(|view| strides(view.strides())));
     let [k_scales, v_scales] = tokens.scales().map_or([[0; 3]; 2], |scales| scales.map(|view| strides(view.strides())));
@@ -164,7 +164,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         if self.fits_tensor_cores() { self.launch_mma(stream) } else { self.launch_simple(stream) }
     }
 
-    /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
+    /// cp.async copies 16 bytes at a time, and the products take 16-bit floats.
     fn fits_tensor_cores(&self) -> bool {
         let (caches, new) = (self.tokens.caches(), self.tokens.appended());
         let mut read = caches.iter().chain(new.iter().flatten());
@@ -196,7 +196,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
             self.problem,
             self.cache,
         );
-        // SAFETY: the tensors are live and have these sizes and strides, what is written is borrowed mutably, and the kernel bounds
+        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, and the kernel bounds
         // lengths and pages. Without rows there was no grid.
         unsafe { stream.launch::<simple::AttentionDecodeSimple<T, C>>(grid, args) }
     }
@@ -211,7 +211,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         }
         macro_rules! launch {
             ($t:ty) => {
-                // The least d that there is a kernel for, and rows of one product where they are all.
+                // The smallest d that a kernel is built for, and a single product's worth of rows if all of them fit in it.
                 match (self.problem.d, self.problem.group * self.problem.q_len) {
                     (..=64, ..=8) => launch!($t, $t, 64, 8),
                     (..=64, _) => launch!($t, $t, 64, 32),
@@ -246,7 +246,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         }
     }
 
-    /// Launches `K`, of whose blocks `resident` fit a multiprocessor, and `M` if the keys are split. `U` is `T`, and `V` is `C`.
+    /// Launches `K`, of which `resident` blocks fit on a multiprocessor, and `M` if the keys are split. `U` is `T`, and `V` is `C`.
     fn launch_split<U, V, K: Kernel<Args = Args<U, V>>, M: Kernel<Args = CombineArgs<U>>>(
         mut self,
         stream: &Stream,
@@ -290,15 +290,15 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
             self.problem,
             Cache { splits, ..self.cache },
         );
-        // SAFETY: the tensors are live and have these sizes and strides, what is written is borrowed mutably, the scratch memory has a
-        // place for every piece, the kernel bounds lengths and pages, and rows and d fit the tensor cores.
+        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, the scratch memory has
+        // room for every piece, the kernel bounds lengths and pages, and rows and d fit the tensor cores.
         unsafe { stream.launch::<K>(grid, args)? };
         if splits == 1 {
             return Ok(());
         }
         let grid = Dim3::new(rows as u32, d.div_ceil(combine::COLUMNS), 1);
         let args = (partial_o.into(), partial_lse.into(), lengths, sinks, o, lse, splits, self.problem);
-        // SAFETY: as above; the pieces were written by the launch before.
+        // SAFETY: as above; the previous launch wrote the pieces.
         unsafe { stream.launch::<M>(grid, args) }
     }
 
@@ -312,16 +312,17 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         stream.require_devices(op, &[("page_table", page_table), ("sinks", sinks), ("o", o), ("lse", lse)])
     }
 
-    /// Queries of all heads.
+    /// The number of queries of all heads.
     fn rows(&self) -> usize {
-        // Beside a size of 0 the others may be any.
+        // If one size is 0, the others may be anything.
         let gk::Problem { batch, heads, q_len, .. } = self.problem;
         [heads, q_len].into_iter().fold(batch as usize, |rows, size| rows.saturating_mul(size as usize))
     }
 
-    /// Into how many pieces to divide the keys, with `blocks` blocks a piece: the fewest that keep the device busy, because merging pieces
-    /// takes as long as 20 MB of keys. About `enough` blocks at once do where memory is all that counts; more make some finish late, so that
-    /// all `slots` are to be filled, or so many turns to be taken that the last one does not matter.
+    /// The number of pieces to divide the keys into, with `blocks` blocks per piece: the fewest that keep the device busy,
+    /// because merging pieces takes as long as reading 20 MB of keys. About `enough` concurrent blocks suffice where memory
+    /// bandwidth is the only limit; beyond that some blocks finish late, so either all `slots` must be filled, or there must be
+    /// so many waves that the last one does not matter.
     fn splits(&self, blocks: usize, enough: Option<usize>, slots: usize) -> u32 {
         let most = self.problem.k_len.div_ceil(TILE * MIN_TILES).clamp(1, MAX_SPLITS);
         let most = most.min((MAX_BLOCKS / blocks.max(1)).max(1) as u32);
@@ -349,7 +350,7 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
             None => [DevicePtr::null(); 2],
         };
         let (caches, new) = match &mut self.tokens {
-            // Without new tokens the kernels only read.
+            // Without new tokens the kernels only read the cache.
             Tokens::Read([k, v], _) => {
                 let [k, v] = [k.ptr(stream)?, v.ptr(stream)?];
                 ([DevicePtrMut::from_raw(k.addr()), DevicePtrMut::from_raw(v.addr())], none)

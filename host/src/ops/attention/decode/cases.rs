@@ -1,4 +1,4 @@
-//! What decoding is checked and timed on.
+//! The cases that decoding is checked and timed on.
 
 use super::operator::{Decode, TENSORS};
 use crate::ops::model::*;
@@ -7,7 +7,7 @@ use crate::runtime::dtype::DType;
 /// Caches of 8-bit elements.
 const QUANTIZED: [&str; 2] = ["int8", "float8_e4m3fn"];
 
-/// Sequences, heads of q, heads of the cache, queries, d, and positions of a page; pages of a sequence where there are any.
+/// Sequences, heads of q, heads of the cache, queries, d, and positions: of a page if `pages`, the pages of a sequence, is not 0.
 fn dims(sizes: [usize; 6], pages: usize) -> Dims {
     let [b, hq, hkv, q, d, size] = sizes;
     let mut dims = Dims::from([("b", b), ("hq", hq), ("hkv", hkv), ("q", q), ("d", d), ("size", size)]);
@@ -57,7 +57,7 @@ impl Decode {
             rows.fold(case, |case, (x, i)| case.arrange(x, Arrangement::DENSE.row_pad(i * unit)))
         };
         let mut cases = vec![
-            // Groups of 4, 1, 8 and 16 queries; one, two and three products of rows; pieces of the keys.
+            // Groups of 4, 1, 8 and 16 queries; one, two and three products' worth of rows; keys split into pieces.
             odd(bf16, [3, 8, 2, 1, 128, 150]),
             odd(bf16, [2, 3, 3, 1, 64, 140]),
             odd(f16, [2, 8, 1, 3, 128, 70]),
@@ -67,7 +67,7 @@ impl Decode {
             length(odd(f16, [1, 2, 1, 1, 64, 300]).param("splits", 1), 300),
             odd(bf16, [1, 2, 1, 2, 256, 150]),
             odd(f16, [1, 18, 1, 1, 64, 40]),
-            // d between what kernels are built for.
+            // Values of d between those that kernels are built for.
             odd(f16, [1, 2, 1, 1, 40, 60]),
             odd(bf16, [1, 2, 2, 2, 96, 150]),
             odd(f16, [1, 2, 1, 1, 136, 70]),
@@ -76,7 +76,7 @@ impl Decode {
             length(odd(f16, [1, 1, 1, 5, 64, 400]).param("left", 150).param("splits", 2), 390),
             odd(f16, [2, 2, 2, 2, 64, 30]).param("left", 0),
             odd(bf16, [2, 2, 1, 1, 64, 70]).param("softcap", 2.0).param("scale", 0.3),
-            // Sinks: of one piece and of several, of queries that see nothing else, and of the kernels that read first.
+            // Sinks: with one piece and with several, with queries that see nothing else, and with the kernels that read first.
             sinks(bf16, [3, 4, 2, 2, 64, 30]),
             length(sinks(f16, [1, 4, 1, 1, 64, 300]).param("splits", 2), 290),
             length(sinks(bf16, [2, 2, 1, 3, 64, 20]), 1),
@@ -85,7 +85,7 @@ impl Decode {
             paged(bf16, [3, 4, 2, 2, 64, 16], 6),
             length(paged(f16, [1, 2, 1, 1, 128, 10], 40).param("splits", 3), 385),
             paged(f32, [2, 2, 1, 2, 12, 5], 3),
-            // Lengths and pages that are none; fewer keys than queries; none.
+            // Invalid lengths and pages; fewer keys than queries; no keys.
             odd(bf16, [9, 1, 1, 2, 64, 20]).values("lengths", Values::Hostile { bound: 21 }),
             odd(f32, [9, 1, 1, 2, 8, 6]).values("lengths", Values::Hostile { bound: 7 }),
             length(odd(f16, [1, 2, 1, 5, 64, 20]), 3),
@@ -102,13 +102,13 @@ impl Decode {
             Case::boundary(self.info, bf16, dims([1, 4, 1, 4, 128, 128], 0)).only(&[]),
             Case::boundary(self.info, bf16, dims([1, 17, 1, 1, 128, 64], 0)).only(&[]),
         ];
-        // A page that is named twice must not get two tokens: those of one sequence, fewer than a page has.
+        // A page that the table names twice must not receive two tokens: one sequence, with fewer tokens than a page holds.
         let hostile = |sizes, keys| {
             let case = paged(bf16, sizes, 20).values("page_table", Values::Hostile { bound: 20 });
             length(case, keys)
         };
         if self.appends() {
-            // Only the last page is written to: nobody reads a key there before it is new.
+            // Only the last page is written to: no key there is read before it is new.
             cases.extend([length(
                 paged(bf16, [1, 2, 1, 8, 64, 8], 1).values("page_table", Values::Hostile { bound: 1 }),
                 8,
@@ -116,7 +116,7 @@ impl Decode {
         } else {
             cases.extend([hostile([2, 2, 1, 2, 64, 8], 155), hostile([1, 2, 1, 1, 20, 8], 60)]);
         }
-        // Every kernel of the tensor cores goes round its ring.
+        // Every tensor-core kernel wraps around its ring buffer.
         for (d, heads) in [(64, 2), (64, 20), (128, 3), (128, 10), (256, 1), (256, 9)] {
             let case = |dtype| length(odd(dtype, [1, heads, 1, 1, d, 330]).param("splits", 1), 325);
             cases.extend([f16, bf16].map(case));
@@ -143,7 +143,7 @@ impl Decode {
                 let case = Case::odd(self.info, dtype, dims(sizes, pages));
                 with(case, &["k_scales", "v_scales", "page_table"])
             };
-            // Every kernel of the tensor cores goes round its ring.
+            // Every tensor-core kernel wraps around its ring buffer.
             for dtype in [f16, bf16] {
                 for (d, heads) in [(64, 3), (64, 9), (128, 3), (128, 10)] {
                     cases.push(length(odd(dtype, [1, heads, 1, 1, d, 330]).param("splits", 1), 325));
@@ -156,22 +156,23 @@ impl Decode {
                     .arrange("v_scales", Arrangement::DENSE.order(&[0, 2, 1]).row_pad(3))
             };
             cases.extend([
-                // More rows than a product has, pieces of the keys, options, d between what kernels are built for.
+                // More rows than a product has, keys split into pieces, options, and values of d between those
+                // that kernels are built for.
                 odd(bf16, [2, 9, 1, 2, 128, 70]),
                 length(odd(f16, [1, 8, 2, 1, 64, 300]).param("splits", 2), 290),
                 odd(bf16, [2, 4, 2, 3, 48, 90]).param("left", 20).param("softcap", 2.0).param("scale", 0.3),
                 odd(f16, [1, 2, 1, 2, 80, 50]),
                 padded(odd(bf16, [2, 4, 2, 2, 64, 30]), 16),
-                // What the tensor cores do not take.
+                // Cases that the tensor cores do not take.
                 padded(odd(f16, [2, 4, 2, 2, 32, 20]), 8),
                 odd(bf16, [1, 2, 1, 1, 24, 20]),
                 odd(f16, [1, 2, 1, 1, 136, 20]),
                 odd(f32, [2, 4, 2, 3, 20, 30]),
-                // Lengths and pages that are none.
+                // Invalid lengths and pages.
                 odd(bf16, [9, 1, 1, 2, 64, 20]).values("lengths", Values::Hostile { bound: 21 }),
                 length(paged(f16, [2, 2, 1, 2, 64, 8], 20).values("page_table", Values::Hostile { bound: 20 }), 155),
                 paged(bf16, [2, 4, 2, 2, 128, 10], 6),
-                // Scales that are no numbers: of keys, and of values, of which a query sees one.
+                // Scales that are NaN: of keys, and of values of which a query sees one.
                 odd(bf16, [2, 2, 1, 2, 64, 20]).values("k_scales", Values::Constant(f64::NAN)),
                 odd(bf16, [4, 2, 1, 5, 64, 40]).param("left", 0).values("v_scales", Values::Specials),
                 // Elements at the edges, NaN among them, all seen.

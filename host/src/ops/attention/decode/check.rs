@@ -1,4 +1,4 @@
-//! What the arguments of a call have to fulfil.
+//! Checks of a call's arguments.
 
 use gpu_kernels::ops::attention::decode::simple;
 
@@ -10,10 +10,10 @@ use crate::runtime::dtype::Dtype;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::view::{View, ViewMut};
 
-/// The most positions of a sequence, and the most queries of all heads: both are counted in 32 bits.
+/// The maximum positions per sequence, and the maximum queries of all heads: both are counted in 32 bits.
 const MAX_TOKENS: usize = 1 << 28;
 
-/// That queries fit the cache, and everything that belongs to it.
+/// Checks that the queries fit the cache and the tensors that belong to it.
 pub(super) fn tensors<T, C: Dtype>(
     info: &OpInfo,
     q: View<'_, T>,
@@ -50,7 +50,7 @@ pub(super) fn tensors<T, C: Dtype>(
     Ok(cache)
 }
 
-/// That sinks and results fit the queries.
+/// Checks that sinks and results fit the queries.
 pub(super) fn results<T>(
     info: &OpInfo,
     q: View<'_, T>,
@@ -70,7 +70,7 @@ pub(super) fn results<T>(
     lse.require_contiguous(op, "lse")
 }
 
-/// That what is counted in 32 bits can be.
+/// Checks that everything counted in 32 bits fits in 32 bits.
 pub(super) fn sizes<T>(info: &OpInfo, q: View<'_, T>, cache: CacheShape) -> Result<()> {
     let [batch, q_len, heads, _]: [usize; 4] = q.dims(info.name, "q")?;
     let queries = batch.saturating_mul(heads).saturating_mul(q_len);

@@ -1,4 +1,4 @@
-//! Decoding in f64 by the obvious loops.
+//! Decoding in f64 by straightforward loops.
 
 use std::collections::HashMap;
 
@@ -7,15 +7,15 @@ use crate::ops::model::{Params, Tensors, reference};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 
-/// The inputs and what they amount to.
+/// The inputs and the values derived from them.
 pub(super) struct Exact<'a> {
     q: &'a HostTensor,
     caches: [&'a HostTensor; 2],
-    /// Of every token and head.
+    /// The scales of every token and head.
     scales: Option<[Vec<f64>; 2]>,
     new: Option<[&'a HostTensor; 2]>,
     lengths: Vec<f64>,
-    /// Pages of a sequence, and where they are.
+    /// The number of pages of a sequence, and the page table.
     table: Option<(usize, Vec<f64>)>,
     sinks: Option<Vec<f64>>,
     scale: f64,
@@ -43,13 +43,13 @@ impl<'a> Exact<'a> {
         })
     }
 
-    /// Keys that a sequence has room for.
+    /// The number of keys that a sequence has room for.
     fn capacity(&self) -> f64 {
         let pages = self.table.as_ref().map_or(1, |(max_pages, _)| *max_pages);
         (pages * self.caches[0].shape()[1]) as f64
     }
 
-    /// Keys of a sequence.
+    /// The number of keys of a sequence.
     fn len(&self, batch: usize) -> usize {
         self.lengths[batch].clamp(0.0, self.capacity()) as usize
     }
@@ -59,7 +59,7 @@ impl<'a> Exact<'a> {
         (self.len(batch) + token).checked_sub(self.q.shape()[1])
     }
 
-    /// The place of a position, counted over all pages, if it has one.
+    /// The index of a position, counted over all pages, if it has one.
     fn place(&self, batch: usize, position: usize) -> Option<usize> {
         let (pages, size) = (self.caches[0].shape()[0], self.caches[0].shape()[1]);
         let page = match &self.table {
@@ -69,7 +69,7 @@ impl<'a> Exact<'a> {
         (page >= 0.0 && page < pages as f64).then(|| page as usize * size + position % size)
     }
 
-    /// What the cache of keys (0) or values (1) has at a position, once the new tokens are there.
+    /// The row of the cache of keys (0) or values (1) at a position, after the new tokens have been written.
     fn row(&self, side: usize, batch: usize, head: usize, position: usize) -> Option<Vec<f64>> {
         let (q_len, kv_heads) = (self.q.shape()[1], self.caches[0].shape()[2]);
         let place = self.place(batch, position)?;
@@ -123,13 +123,13 @@ impl<'a> Exact<'a> {
         self.logsumexp(head, &self.seen(row / q_len / heads, row % q_len, head))
     }
 
-    /// Of what a query of a head sees, the head's sink among it.
+    /// The logsumexp of the scores that a query of a head sees, including the head's sink.
     fn logsumexp(&self, head: usize, seen: &[(usize, f64)]) -> f64 {
         let sink = self.sinks.as_ref().map(|sinks| sinks[head]);
         logsumexp(seen.iter().map(|(_, score)| *score).chain(sink))
     }
 
-    /// Those rows of the cache of keys (0) or values (1) afterwards.
+    /// These rows of the cache of keys (0) or values (1) after the call.
     pub(super) fn cache(&self, side: usize, rows: &[usize]) -> Vec<f64> {
         let (batches, q_len, kv_heads) = (self.q.shape()[0], self.q.shape()[1], self.caches[side].shape()[2]);
         let mut tokens = HashMap::new();

@@ -20,7 +20,8 @@ use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 use crate::{bf16, f8e4m3, f16};
 
-/// What a cache may hold for queries of type `T`: elements of that type, or of 8 bits with scales, `i8` or [`struct@f8e4m3`].
+/// The element types that a cache may have for queries of type `T`: `T` itself, or one of 8 bits with scales, `i8` or
+/// [`struct@f8e4m3`].
 pub trait CacheElement<T: Float>: Dtype + AttentionDecodeSimpleCDtype {}
 
 impl CacheElement<f32> for f32 {}
@@ -29,45 +30,46 @@ impl CacheElement<bf16> for bf16 {}
 impl<T: Float> CacheElement<T> for i8 {}
 impl<T: Float> CacheElement<T> for f8e4m3 {}
 
-/// Keys and values of earlier tokens, to be read.
+/// Keys and values of earlier tokens, read-only.
 ///
-/// `k` and `v` are `[batch, max_len, kv_heads, d]`; with a page table, `[batch, max_pages]`, they are `[pages, page_size, kv_heads, d]`, and
-/// positions from i · page_size on of sequence b are in page table[b, i]. `lengths`, `[batch]`, counts each sequence's keys with the new
-/// ones, those of the queries' own tokens; a number outside 0..=capacity counts as the nearest inside. A key whose page is none of the
-/// cache's is not seen. The last dimension of `k` and `v` is contiguous, the others may lie anywhere apart; `lengths` and `page_table` are
-/// contiguous.
+/// `k` and `v` are `[batch, max_len, kv_heads, d]`. With a page table, `[batch, max_pages]`, they are `[pages, page_size,
+/// kv_heads, d]`, and page table[b, i] names the page that holds the positions from i · page_size on of sequence b. `lengths`,
+/// `[batch]`, counts the keys of each sequence, including the new ones, which belong to the queries' own tokens; a number
+/// outside 0..=capacity is clamped to that range. A key whose page number is not a page of the cache is not seen. The last
+/// dimension of `k` and `v` is contiguous, the others may have any strides; `lengths` and `page_table` are contiguous.
 ///
-/// A cache of `i8` or [`struct@f8e4m3`], as [`append_kv_quantized`](fn@crate::ops::append_kv_quantized) fills it, has a scale for each token and
-/// head, which its vector is to be multiplied with. Neighbouring positions' scales are best neighbours in memory: stored
-/// `[pages, kv_heads, page_size]` and passed as `scales.view().permute([0, 2, 1])?`.
+/// A cache of `i8` or [`struct@f8e4m3`], as [`append_kv_quantized`](fn@crate::ops::append_kv_quantized) fills it, has a scale
+/// for each token and head, by which its vector is to be multiplied. Scales of adjacent positions should be adjacent in memory:
+/// stored as `[pages, kv_heads, page_size]` and passed as `scales.view().permute([0, 2, 1])?`.
 #[derive(Clone, Copy, Debug)]
 pub struct KvCache<'a, T> {
     /// Keys.
     pub k: View<'a, T>,
     /// Values.
     pub v: View<'a, T>,
-    /// Scales of keys and of values, of the shape of `k` without d and with free strides; of 8-bit elements and no others.
+    /// Scales of keys and of values, of the shape of `k` without d and with any strides. Required for 8-bit elements, not
+    /// allowed for others.
     pub scales: Option<[View<'a, f32>; 2]>,
-    /// Each sequence's keys with the new ones, those of the queries' own tokens.
+    /// The number of keys of each sequence, including the new ones, which belong to the queries' own tokens.
     pub lengths: View<'a, i32>,
-    /// Where pages are, of a paged cache.
+    /// The page table of a paged cache.
     pub page_table: Option<View<'a, i32>>,
 }
 
-/// A [`KvCache`] that new keys and values are written to.
+/// A [`KvCache`] to which new keys and values are written.
 #[derive(Debug)]
 pub struct KvCacheMut<'a, T> {
     /// Keys.
     pub k: ViewMut<'a, T>,
     /// Values.
     pub v: ViewMut<'a, T>,
-    /// Each sequence's keys with the new ones.
+    /// The number of keys of each sequence, including the new ones.
     pub lengths: View<'a, i32>,
-    /// Where pages are, of a paged cache.
+    /// The page table of a paged cache.
     pub page_table: Option<View<'a, i32>>,
 }
 
-/// How scores are formed when decoding, which keys a query sees, and how the work is divided.
+/// Options of decoding: how scores are formed, which keys a query sees, and how the work is divided.
 ///
 /// ```
 /// # use warpsmith::ops::Decoding;
@@ -84,17 +86,17 @@ pub struct Decoding<'a> {
 }
 
 impl<'a> Decoding<'a> {
-    /// A query sees at most `left` keys before its own.
+    /// Limits a query to at most `left` keys before its own.
     pub fn window(self, left: usize) -> Self {
         Self { left: Some(left), ..self }
     }
 
-    /// The scores' factor, above zero and below 2¹²⁷; 1/√d where it is not set.
+    /// Sets the factor of the scores, above zero and below 2¹²⁷; the default is 1/√d.
     pub fn scale(self, scale: f32) -> Self {
         Self { scale: Some(scale), ..self }
     }
 
-    /// Scores x become cap·tanh(x / cap); cap is a normal number above zero.
+    /// Replaces each score x by cap·tanh(x / cap); cap is a positive normal number.
     pub fn softcap(self, cap: f32) -> Self {
         Self { softcap: Some(cap), ..self }
     }
@@ -104,8 +106,8 @@ impl<'a> Decoding<'a> {
         Self { sinks: Some(sinks.into()), ..self }
     }
 
-    /// Divides the keys of a sequence among at most so many blocks, from 1 on; as many as keep memory busy where it is not set. Results are
-    /// the same bits for the same number.
+    /// Divides the keys of a sequence among at most `splits` blocks, at least 1; the default is as many as keep memory busy.
+    /// Results are bitwise the same for the same number.
     pub fn splits(self, splits: u32) -> Self {
         Self { splits: Some(splits), ..self }
     }
@@ -113,19 +115,22 @@ impl<'a> Decoding<'a> {
 
 /// O = softmax(Q·Kᵀ·scale)·V of the last tokens of each sequence over all its keys in `cache`.
 ///
-/// `lengths` counts each sequence's keys with the new ones, and stays as it is. The new ones are those of the queries' own tokens, which are
-/// in the cache already: [`append_kv`](fn@crate::ops::append_kv), which put them there, counts without them.
+/// `lengths` counts the keys of each sequence, including the new ones, and is not changed. The new keys belong to the queries'
+/// own tokens and are already in the cache: [`append_kv`](fn@crate::ops::append_kv), which puts them there, takes lengths that
+/// do not include them.
 ///
-/// `q` is `[batch, q_len, heads, d]` with free strides but contiguous d, at most 256; the cache's kv_heads divide heads (GQA, MQA).
-/// Query n of q_len stands at key length − q_len + n, and sees it and those before: one query a step, or several when they are
-/// speculated. The result has the shape of `q`, dense. A query that sees no key gives zeros.
+/// `q` is `[batch, q_len, heads, d]` with any strides but contiguous d, at most 256; kv_heads of the cache divides heads (GQA,
+/// MQA). Query n of q_len has the position key length − q_len + n, and sees the keys at that position and before: there is one
+/// query per step, or several in speculative decoding. The result has the shape of `q` and is dense. The result of a query that
+/// sees no key is zeros.
 ///
-/// f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores, reading K and V once for up to 16 queries
-/// that share them (32 at d up to 64); keys are divided among the multiprocessors. Everything else, f32 too, takes a correct path that is much slower. The work
-/// is queued on `stream`.
+/// f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores, reading K and V once for up
+/// to 16 queries that share them (32 at d up to 64); keys are divided among the multiprocessors. Everything else, including
+/// f32, takes a correct path that is much slower. The work is queued on `stream`.
 ///
-/// A cache of 8-bit elements takes the tensor cores for d a multiple of 16 up to 128. Its elements become 16-bit floats exactly; a key's scale
-/// multiplies the score and a value's scale the weight, which is then rounded to bf16 for either type of queries.
+/// A cache of 8-bit elements runs on the tensor cores for d a multiple of 16 up to 128. Its elements are converted to 16-bit
+/// floats exactly. The scale of a key multiplies the score, and the scale of a value multiplies the weight, which is then
+/// rounded to bf16 whatever the type of the queries.
 ///
 /// Dao et al., "Flash-Decoding for long-context inference" (2023).
 ///
@@ -160,13 +165,13 @@ pub fn attention_decode<'a, T: Float, C: CacheElement<T>>(
     Ok(o)
 }
 
-/// [`attention_decode`] into `o`, of the shape of `q` with free strides but contiguous d, and `lse`, `[batch, heads, q_len]`, contiguous: the
-/// logsumexp of each query's scores, −∞ where it sees no key.
+/// [`attention_decode`] that writes to `o`, of the shape of `q` with any strides but contiguous d, and to `lse`, `[batch,
+/// heads, q_len]`, contiguous: the logsumexp of each query's scores, −∞ where it sees no key.
 ///
-/// `lengths` counts each sequence's keys with the new ones, and stays as it is.
+/// `lengths` counts the keys of each sequence, including the new ones, and is not changed.
 ///
 /// # Errors
-/// As of [`attention_decode`].
+/// Same as [`attention_decode`].
 pub fn attention_decode_into<'a, T: Float, C: CacheElement<T>>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
@@ -183,18 +188,19 @@ pub fn attention_decode_into<'a, T: Float, C: CacheElement<T>>(
         .launch(stream)
 }
 
-/// [`attention_decode`] whose tokens are new: first `k` and `v`, `[batch, q_len, kv_heads, d]`, are written to positions
-/// lengths\[b\] − q_len and on of the cache, by the launch that also attends to them.
+/// [`attention_decode`] for new tokens: the launch first writes `k` and `v`, `[batch, q_len, kv_heads, d]`, to the
+/// positions from lengths\[b\] − q_len on of the cache, then attends to them.
 ///
-/// `lengths` counts each sequence's keys with the new ones, and stays as it is. Those of [`append_kv`](fn@crate::ops::append_kv) count them
-/// without the new ones.
+/// `lengths` counts the keys of each sequence, including the new ones, and is not changed. The lengths of
+/// [`append_kv`](fn@crate::ops::append_kv) do not include the new ones.
 ///
-/// A length beyond the capacity counts as it, and the new tokens are seen in the last places but not written, which would take the place of
-/// others. A token whose position is negative, or whose page is none of the cache's, is neither written nor seen. No two sequences may share
-/// the pages that they write to. The last dimension of `k` and `v` is contiguous.
+/// A length beyond the capacity counts as the capacity: the new tokens are then seen at the last positions but not written,
+/// because that would overwrite others. A token whose position is negative, or whose page number is not a page of the cache, is
+/// neither written nor seen. No two sequences may share the pages that they write to. The last dimension of `k` and `v` is
+/// contiguous.
 ///
 /// # Errors
-/// As of [`attention_decode`].
+/// Same as [`attention_decode`].
 pub fn attention_decode_append<'a, T: CacheElement<T> + Float>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
@@ -209,12 +215,12 @@ pub fn attention_decode_append<'a, T: CacheElement<T> + Float>(
     Ok(o)
 }
 
-/// [`attention_decode_append`] into `o` and `lse`, as [`attention_decode_into`] takes them.
+/// [`attention_decode_append`] that writes to `o` and `lse`, which are as for [`attention_decode_into`].
 ///
-/// `lengths` counts each sequence's keys with the new ones, and stays as it is.
+/// `lengths` counts the keys of each sequence, including the new ones, and is not changed.
 ///
 /// # Errors
-/// As of [`attention_decode`].
+/// Same as [`attention_decode`].
 #[allow(clippy::too_many_arguments)] // The step's tensors.
 pub fn attention_decode_append_into<'a, T: CacheElement<T> + Float>(
     stream: &Stream,
@@ -236,7 +242,7 @@ pub fn attention_decode_append_into<'a, T: CacheElement<T> + Float>(
     Call::new(info, q.into(), tokens, lengths, page_table, options, o.into(), lse.into())?.launch(stream)
 }
 
-/// New tensors for O and its logsumexp.
+/// New tensors for O and its logsumexps.
 fn results<T: Float>(stream: &Stream, op: &'static str, q: View<'_, T>) -> Result<(Tensor<T>, Tensor<f32>)> {
     let [batch, q_len, heads, _] = q.dims(op, "q")?;
     Ok((Tensor::result(stream, q.shape())?, Tensor::result(stream, [batch, heads, q_len])?))
@@ -247,7 +253,8 @@ fn scaled(cache: DType) -> bool {
     !cache.is_float()
 }
 
-/// Whether the tensor cores' kernels take vectors of `d` elements: chunks of 16 bytes of the cache, and where there are scales no more than 128.
+/// Whether the tensor-core kernels take vectors of `d` elements: whole chunks of 16 bytes of the cache, and at most 128
+/// elements if there are scales.
 fn fits_d(cache: DType, d: usize) -> bool {
     d > 0 && if scaled(cache) { d.is_multiple_of(16) && d <= 128 } else { d.is_multiple_of(8) }
 }

@@ -35,9 +35,9 @@ const O: ArgInfo = ArgInfo::output("o", "[batch, q_len, heads, d], d contiguous"
 const LSE: ArgInfo = ArgInfo::output("lse", "[batch, heads, q_len], logsumexp of the scores").of(&[DType::F32]);
 const K_CACHE: &str = "[batch, max_len, kv_heads, d] or [pages, page_size, kv_heads, d], d contiguous";
 
-/// What a cache may hold: what queries are, or 8 bits with scales.
+/// The element types of a cache: the type of the queries, or one of 8 bits with scales.
 const CACHES: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::I8, DType::F8E4M3];
-/// Where the parameter says that a cache holds what queries are.
+/// The parameter's value for a cache of the queries' type.
 const AS_QUERIES: &str = "as q";
 
 const PARAMS: &[ParamInfo] = &[
@@ -48,7 +48,7 @@ const PARAMS: &[ParamInfo] = &[
     ParamInfo::int("splits", 0, "pieces that keys are divided into at most, as many as keep memory busy if 0"),
 ];
 
-/// Runs a block with the call that the tensors of a launch amount to, of whatever types they are.
+/// Runs a block with the call that a launch's tensors describe, whatever their types.
 macro_rules! by_types {
     ($info:expr, $args:expr, $params:expr, |$call:ident| $body:expr) => {{
         let cache = $args.dtype("k_cache")?;
@@ -129,7 +129,7 @@ static APPEND: OpInfo = OpInfo {
     ..READ
 };
 
-/// The tensors with rows of d.
+/// The tensors whose rows have d elements.
 pub(super) const TENSORS: &[&str] = &["q", "k", "v", "k_cache", "v_cache", "o"];
 
 /// The type of a case's cache.
@@ -154,7 +154,7 @@ fn fits_tensor_cores(case: &Case) -> bool {
     })
 }
 
-/// The call that the tensors of a launch amount to.
+/// The call that a launch's tensors describe.
 fn call<'a, T: Float, C: CacheElement<T>>(
     info: &'static OpInfo,
     args: &mut Arguments<'a>,
@@ -230,7 +230,7 @@ impl Operator for Decode {
             _ => Values::NORMAL,
         };
         let caches = ["k_cache", "v_cache"].map(|name| InputSpec::new(name, cache, [b * pages, size, hkv, d], values));
-        // With these, 8-bit elements have a deviation of about one.
+        // With these scales, the dequantized 8-bit elements have a deviation of about one.
         let scales = ["k_scales", "v_scales"].map(|name| {
             InputSpec::new(name, DType::F32, [b * pages, size, hkv], Values::Uniform { low: 0.005, high: 0.02 })
         });
@@ -299,12 +299,13 @@ impl Operator for Decode {
         // Logsumexps of warps, and then of pieces, are rounded before they serve as exponents: at most four times the deviation of scores
         // and the logarithm of 2¹⁷ keys.
         let size = attention::size_of_values(case);
-        // A value's scale makes its weight one of bf16, whatever the queries are.
+        // The scale of a value makes its weight a bf16 number, whatever the type of the queries.
         let of_bf16 = case.dtype != DType::F32 && scaled(cache_dtype(&case.params, case.dtype)?);
         let weights = if of_bf16 { DType::BF16 } else { case.dtype };
         let merging = 4.0 * roundoff(DType::F32) * (4.0 * size * size + 12.0);
         let tolerance = attention::tolerance(case, output, weights, merging)?;
-        // Where values' scales have any size a query sees a single key, and its weight's rounding is relative to the result.
+        // Where the scales of values may have any magnitude, a query sees a single key, and the rounding of its weight is
+        // relative to the result.
         let rel = if case.values_of("v_scales").is_some() { roundoff(weights) } else { 0.0 };
         Ok(Tolerance { rel: tolerance.rel + rel, ..tolerance })
     }
@@ -314,7 +315,7 @@ impl Operator for Decode {
         let keys = b * case.dims.get("pages").unwrap_or(1) * size * hkv;
         let cache = cache_dtype(&case.params, case.dtype)?;
         let key = d * cache.size() + if scaled(cache) { size_of::<f32>() } else { 0 };
-        // q and o are four orders of magnitude less: other libraries' rows count K and V alone.
+        // q and o are four orders of magnitude smaller: the rows of other libraries count K and V alone.
         let queries = if case.class == CaseClass::Production { 0 } else { b * q * hq };
         Ok(Cost::memory((2 * (keys * key + queries * d * case.dtype.size())) as u64))
     }

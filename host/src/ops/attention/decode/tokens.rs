@@ -1,8 +1,8 @@
-//! Where the keys and values of a decoding step are.
+//! Where the keys and values of a decoding step are stored.
 
 use crate::runtime::view::{View, ViewMut};
 
-/// Keys and values: of a cache that is read, with its scales if it has any, or that new ones are written to.
+/// Keys and values: of a read-only cache, with its scales if it has any, or of a cache that new ones are written to.
 #[allow(clippy::large_enum_variant, reason = "one a call, and gone when it is queued")]
 pub(super) enum Tokens<'a, T> {
     Read([View<'a, T>; 2], Option<[View<'a, f32>; 2]>),

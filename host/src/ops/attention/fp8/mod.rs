@@ -82,7 +82,7 @@ pub fn attention_fp8<T: Float + Half>(
 /// [`attention_fp8`], and the logsumexp of each query's scores, `[batch, heads, q_len]`: −∞ where it sees no key.
 ///
 /// # Errors
-/// As of [`attention_fp8`].
+/// Same as [`attention_fp8`].
 pub fn attention_fp8_with_lse<T: Float + Half>(
     stream: &Stream,
     heads: &Fp8Heads<'_>,
@@ -98,7 +98,7 @@ pub fn attention_fp8_with_lse<T: Float + Half>(
 /// [`attention_fp8_with_lse`] into `o`, of the shape of `q` with free strides but contiguous d, and `lse`, contiguous.
 ///
 /// # Errors
-/// As of [`attention_fp8`].
+/// Same as [`attention_fp8`].
 pub fn attention_fp8_into<'a, T: Float + Half>(
     stream: &Stream,
     heads: &Fp8Heads<'a>,

@@ -45,7 +45,7 @@ pub fn gemm_bf16<'a>(
 /// [`gemm_bf16`] into `c`, `[m, n]`, whose rows may be padded.
 ///
 /// # Errors
-/// As of [`gemm_bf16`].
+/// Same as [`gemm_bf16`].
 pub fn gemm_bf16_into<'a>(
     stream: &Stream,
     a: impl Into<View<'a, bf16>>,

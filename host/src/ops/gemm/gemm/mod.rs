@@ -65,7 +65,7 @@ pub fn gemm<'a, T: Float + Half>(
 /// α = 0 a product that is infinite or NaN still makes NaN.
 ///
 /// # Errors
-/// As of [`gemm`], and [`Error::Layout`](crate::Error::Layout) if the elements of a row of `c` are not adjacent.
+/// Same as [`gemm`], and [`Error::Layout`](crate::Error::Layout) if the elements of a row of `c` are not adjacent.
 pub fn gemm_into<'a, T: Float + Half>(
     stream: &Stream,
     alpha: impl Into<Scalar<'a>>,
@@ -80,7 +80,7 @@ pub fn gemm_into<'a, T: Float + Half>(
 /// [`gemm`] with the result, of the same shape, in f32, in which it was summed: a gradient of weights that is to be accumulated, say.
 ///
 /// # Errors
-/// As of [`gemm`].
+/// Same as [`gemm`].
 pub fn gemm_to_f32<'a, T: Float + Half>(
     stream: &Stream,
     a: impl Into<View<'a, T>>,
@@ -95,7 +95,7 @@ pub fn gemm_to_f32<'a, T: Float + Half>(
 /// [`gemm_into`] with `c`, of the same shape, in f32. Where β = 1 and the rows of `c` are whole multiples of 16 bytes, the Hopper path adds to `c` without reading it.
 ///
 /// # Errors
-/// As of [`gemm_into`].
+/// Same as [`gemm_into`].
 pub fn gemm_to_f32_into<'a, T: Float + Half>(
     stream: &Stream,
     alpha: impl Into<Scalar<'a>>,

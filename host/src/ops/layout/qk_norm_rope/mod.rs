@@ -88,7 +88,7 @@ pub fn qk_norm_rope<'a, T: Float>(
 /// [`qk_norm_rope`] into `q_out` and `k_out`, which have the shapes of `q` and `k` and whose last dimensions are contiguous.
 ///
 /// # Errors
-/// As of [`qk_norm_rope`].
+/// Same as [`qk_norm_rope`].
 pub fn qk_norm_rope_into<'a, T: Float>(
     stream: &Stream,
     q: impl Into<View<'a, T>>,
@@ -104,7 +104,7 @@ pub fn qk_norm_rope_into<'a, T: Float>(
 /// [`qk_norm_rope`] of `q`, `[tokens, heads, d]`, and `k`, `[tokens, kv_heads, d]`, in their places.
 ///
 /// # Errors
-/// As of [`qk_norm_rope`].
+/// Same as [`qk_norm_rope`].
 pub fn qk_norm_rope_in_place<'a, T: Float>(
     stream: &Stream,
     q: impl Into<ViewMut<'a, T>>,

@@ -104,7 +104,7 @@ pub fn rope<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, rotation: 
 /// [`rope`] into `y`, which has the shape of `x` and whose last dimension is contiguous.
 ///
 /// # Errors
-/// As of [`rope`].
+/// Same as [`rope`].
 pub fn rope_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,
@@ -117,7 +117,7 @@ pub fn rope_into<'a, T: Float>(
 /// [`rope`] of `x`, `[tokens, heads, d]`, in its place.
 ///
 /// # Errors
-/// As of [`rope`].
+/// Same as [`rope`].
 pub fn rope_in_place<'a, T: Float>(
     stream: &Stream,
     x: impl Into<ViewMut<'a, T>>,
@@ -129,7 +129,7 @@ pub fn rope_in_place<'a, T: Float>(
 /// The gradient of [`rope`]: `dy`, `[tokens, heads, d]`, turned back.
 ///
 /// # Errors
-/// As of [`rope`].
+/// Same as [`rope`].
 pub fn rope_backward<'a, T: Float>(
     stream: &Stream,
     dy: impl Into<View<'a, T>>,
@@ -144,7 +144,7 @@ pub fn rope_backward<'a, T: Float>(
 /// [`rope_backward`] into `dx`, which has the shape of `dy` and whose last dimension is contiguous.
 ///
 /// # Errors
-/// As of [`rope`].
+/// Same as [`rope`].
 pub fn rope_backward_into<'a, T: Float>(
     stream: &Stream,
     dy: impl Into<View<'a, T>>,

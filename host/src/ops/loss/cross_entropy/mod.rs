@@ -64,7 +64,7 @@ pub fn cross_entropy<'a, T: Float>(
 /// [`cross_entropy`] and its derivative by the logits, of the logits' shape and dense, in the same pass over them.
 ///
 /// # Errors
-/// As of [`cross_entropy`].
+/// Same as [`cross_entropy`].
 pub fn cross_entropy_with_gradient<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
@@ -80,7 +80,7 @@ pub fn cross_entropy_with_gradient<'a, T: Float>(
 /// [`cross_entropy_with_gradient`] into `gradient`, which has the shape of `logits`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`cross_entropy`].
+/// Same as [`cross_entropy`].
 pub fn cross_entropy_with_gradient_into<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
@@ -98,7 +98,7 @@ pub fn cross_entropy_with_gradient_into<'a, T: Float>(
 /// [`cross_entropy_with_gradient`] with the gradient in place of the logits.
 ///
 /// # Errors
-/// As of [`cross_entropy`].
+/// Same as [`cross_entropy`].
 pub fn cross_entropy_in_place<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<ViewMut<'a, T>>,
@@ -116,7 +116,7 @@ pub fn cross_entropy_in_place<'a, T: Float>(
 /// differentiation asks for where the losses themselves are used. `dloss` has the shape of `targets`, contiguous.
 ///
 /// # Errors
-/// As of [`cross_entropy`].
+/// Same as [`cross_entropy`].
 pub fn cross_entropy_backward<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
@@ -133,7 +133,7 @@ pub fn cross_entropy_backward<'a, T: Float>(
 /// [`cross_entropy_backward`] into `gradient`, which has the shape of `logits`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`cross_entropy`].
+/// Same as [`cross_entropy`].
 pub fn cross_entropy_backward_into<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,

@@ -92,7 +92,7 @@ impl DpoLosses {
     /// Waits for the losses; their mean or sum.
     ///
     /// # Errors
-    /// As of [`check`](Self::check).
+    /// Same as [`check`](Self::check).
     pub fn value(&self, stream: &Stream) -> Result<f32> {
         self.rows.value(stream)
     }

@@ -48,7 +48,7 @@ pub fn entropy<'a, T: Float>(stream: &Stream, logits: impl Into<View<'a, T>>, te
 /// [`entropy`] into `entropies`, of the outer dimensions of `logits`, contiguous.
 ///
 /// # Errors
-/// As of [`entropy`].
+/// Same as [`entropy`].
 pub fn entropy_into<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
@@ -63,7 +63,7 @@ pub fn entropy_into<'a, T: Float>(
 /// of `logits`, contiguous; the result has their shape and is dense.
 ///
 /// # Errors
-/// As of [`entropy`].
+/// Same as [`entropy`].
 ///
 /// # Example
 /// ```
@@ -93,7 +93,7 @@ pub fn entropy_backward<'a, T: Float>(
 /// [`entropy_backward`] into `gradient`, which has the shape of `logits`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`entropy`].
+/// Same as [`entropy`].
 pub fn entropy_backward_into<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,

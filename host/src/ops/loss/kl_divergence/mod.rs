@@ -62,7 +62,7 @@ pub fn kl_divergence<'a, T: Float>(
 /// [`kl_divergence`] and its derivative by the student's logits, of their shape and dense, in the same pass over them.
 ///
 /// # Errors
-/// As of [`kl_divergence`].
+/// Same as [`kl_divergence`].
 ///
 /// # Example
 /// ```
@@ -92,7 +92,7 @@ pub fn kl_divergence_with_gradient<'a, T: Float>(
 /// [`kl_divergence_with_gradient`] into `gradient`, which has the shape of `student`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`kl_divergence`].
+/// Same as [`kl_divergence`].
 pub fn kl_divergence_with_gradient_into<'a, T: Float>(
     stream: &Stream,
     student: impl Into<View<'a, T>>,
@@ -107,7 +107,7 @@ pub fn kl_divergence_with_gradient_into<'a, T: Float>(
 /// shape of the rows, contiguous; the result that of `student`, dense.
 ///
 /// # Errors
-/// As of [`kl_divergence`].
+/// Same as [`kl_divergence`].
 pub fn kl_divergence_backward<'a, T: Float>(
     stream: &Stream,
     student: impl Into<View<'a, T>>,
@@ -124,7 +124,7 @@ pub fn kl_divergence_backward<'a, T: Float>(
 /// [`kl_divergence_backward`] into `gradient`, which has the shape of `student`; its rows may be padded.
 ///
 /// # Errors
-/// As of [`kl_divergence`].
+/// Same as [`kl_divergence`].
 pub fn kl_divergence_backward_into<'a, T: Float>(
     stream: &Stream,
     student: impl Into<View<'a, T>>,

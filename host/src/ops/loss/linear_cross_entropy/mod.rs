@@ -71,7 +71,7 @@ pub fn linear_cross_entropy<'a, T: Float + Half>(
 /// formed while the logits are there: no product is computed twice.
 ///
 /// # Errors
-/// As of [`linear_cross_entropy`].
+/// Same as [`linear_cross_entropy`].
 pub fn linear_cross_entropy_with_gradient<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
@@ -90,7 +90,7 @@ pub fn linear_cross_entropy_with_gradient<'a, T: Float + Half>(
 /// added to what is there if the options [say so](LinearCrossEntropy::accumulate).
 ///
 /// # Errors
-/// As of [`linear_cross_entropy`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
+/// Same as [`linear_cross_entropy`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
 pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
@@ -111,7 +111,7 @@ pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
 /// `dloss` is `[rows]` and contiguous.
 ///
 /// # Errors
-/// As of [`linear_cross_entropy`].
+/// Same as [`linear_cross_entropy`].
 ///
 /// # Example
 /// A policy gradient, of −Σ advantage · log p over the chosen tokens: a row's loss is −log p, so that its `dloss` is the advantage.
@@ -149,7 +149,7 @@ pub fn linear_cross_entropy_backward<'a, T: Float + Half>(
 /// [`linear_cross_entropy_backward`] into tensors, as [`linear_cross_entropy_with_gradient_into`] has them.
 ///
 /// # Errors
-/// As of [`linear_cross_entropy_with_gradient_into`].
+/// Same as [`linear_cross_entropy_with_gradient_into`].
 #[expect(clippy::too_many_arguments, reason = "what is read, how, and what is written")]
 pub fn linear_cross_entropy_backward_into<'a, T: Float + Half>(
     stream: &Stream,

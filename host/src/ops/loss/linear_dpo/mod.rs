@@ -66,7 +66,7 @@ pub fn linear_dpo<'a, T: Float + Half>(
 /// for which the logits are computed twice.
 ///
 /// # Errors
-/// As of [`linear_dpo`].
+/// Same as [`linear_dpo`].
 ///
 /// # Example
 /// A target that is no class takes its pair's gradient, and no other's.
@@ -108,7 +108,7 @@ pub fn linear_dpo_with_gradient<'a, T: Float + Half>(
 /// what is there if the options [say so](Linear::accumulate).
 ///
 /// # Errors
-/// As of [`linear_dpo`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
+/// Same as [`linear_dpo`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
 #[expect(clippy::too_many_arguments, reason = "what is read, how, and what is written")]
 pub fn linear_dpo_with_gradient_into<'a, T: Float + Half>(
     stream: &Stream,

@@ -90,7 +90,7 @@ pub fn linear_entropy<'a, T: Float + Half>(
 /// [`linear_entropy`] into `entropies`, `[rows]` and contiguous.
 ///
 /// # Errors
-/// As of [`linear_entropy`].
+/// Same as [`linear_entropy`].
 pub fn linear_entropy_into<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
@@ -108,7 +108,7 @@ pub fn linear_entropy_into<'a, T: Float + Half>(
 /// hands back, whose backward pass this then is.
 ///
 /// # Errors
-/// As of [`linear_entropy`], and [`Error::Layout`](crate::Error::Layout) if `dentropy` is not contiguous.
+/// Same as [`linear_entropy`], and [`Error::Layout`](crate::Error::Layout) if `dentropy` is not contiguous.
 ///
 /// # Example
 /// The mean over two tokens of three, whose entropy is to rise.
@@ -151,7 +151,7 @@ pub fn linear_entropy_with_gradient<'a, T: Float + Half>(
 /// objective that the entropy is a part of.
 ///
 /// # Errors
-/// As of [`linear_entropy_with_gradient`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
+/// Same as [`linear_entropy_with_gradient`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
 #[expect(clippy::too_many_arguments, reason = "what is read, how, and what is written")]
 pub fn linear_entropy_with_gradient_into<'a, T: Float + Half>(
     stream: &Stream,

@@ -67,7 +67,7 @@ pub fn linear_grpo<'a, T: Float + Half>(
 /// formed while the logits are there: no product is computed twice.
 ///
 /// # Errors
-/// As of [`linear_grpo`].
+/// Same as [`linear_grpo`].
 pub fn linear_grpo_with_gradient<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
@@ -88,7 +88,7 @@ pub fn linear_grpo_with_gradient<'a, T: Float + Half>(
 /// what is there if the options [say so](Linear::accumulate).
 ///
 /// # Errors
-/// As of [`linear_grpo`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
+/// Same as [`linear_grpo`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
 #[expect(clippy::too_many_arguments, reason = "what is read, how, and what is written")]
 pub fn linear_grpo_with_gradient_into<'a, T: Float + Half>(
     stream: &Stream,

@@ -67,7 +67,7 @@ pub fn linear_kl_divergence<'a, T: Float + Half>(
 /// formed while the logits are there: no product is computed twice.
 ///
 /// # Errors
-/// As of [`linear_kl_divergence`].
+/// Same as [`linear_kl_divergence`].
 pub fn linear_kl_divergence_with_gradient<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
@@ -86,7 +86,7 @@ pub fn linear_kl_divergence_with_gradient<'a, T: Float + Half>(
 /// added to what is there if the options [say so](Linear::accumulate).
 ///
 /// # Errors
-/// As of [`linear_kl_divergence`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
+/// Same as [`linear_kl_divergence`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
 #[expect(clippy::too_many_arguments, reason = "what is read, how, and what is written")]
 pub fn linear_kl_divergence_with_gradient_into<'a, T: Float + Half>(
     stream: &Stream,
@@ -108,7 +108,7 @@ pub fn linear_kl_divergence_with_gradient_into<'a, T: Float + Half>(
 /// `dloss` is `[rows]` and contiguous.
 ///
 /// # Errors
-/// As of [`linear_kl_divergence`].
+/// Same as [`linear_kl_divergence`].
 pub fn linear_kl_divergence_backward<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
@@ -127,7 +127,7 @@ pub fn linear_kl_divergence_backward<'a, T: Float + Half>(
 /// [`linear_kl_divergence_backward`] into tensors, as [`linear_kl_divergence_with_gradient_into`] has them.
 ///
 /// # Errors
-/// As of [`linear_kl_divergence_with_gradient_into`].
+/// Same as [`linear_kl_divergence_with_gradient_into`].
 #[expect(clippy::too_many_arguments, reason = "what is read, how, and what is written")]
 pub fn linear_kl_divergence_backward_into<'a, T: Float + Half>(
     stream: &Stream,

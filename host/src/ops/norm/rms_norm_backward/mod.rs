@@ -64,7 +64,7 @@ pub fn rms_norm_backward<'a, T: Float>(
 /// [`rms_norm_backward`] into `dx`, which has the shape of `x` and may have padded rows, and `dweight`.
 ///
 /// # Errors
-/// As of [`rms_norm_backward`].
+/// Same as [`rms_norm_backward`].
 pub fn rms_norm_backward_into<'a, T: Float>(
     stream: &Stream,
     x: impl Into<View<'a, T>>,

@@ -62,7 +62,7 @@ pub fn add_rms_norm_backward<'a, T: Float>(
 /// [`add_rms_norm_backward`] into `dx`, which has the shape of `r` and may have padded rows, and `dweight`.
 ///
 /// # Errors
-/// As of [`add_rms_norm_backward`].
+/// Same as [`add_rms_norm_backward`].
 #[allow(clippy::too_many_arguments)] // Four tensors to read, two to write.
 pub fn add_rms_norm_backward_into<'a, T: Float>(
     stream: &Stream,

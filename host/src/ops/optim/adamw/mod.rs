@@ -134,7 +134,7 @@ impl<T: Float + Half> GradientOf<T> for f32 {}
 /// Micikevicius et al., "Mixed Precision Training" (arXiv:1710.03740).
 ///
 /// # Errors
-/// As of [`adamw`].
+/// Same as [`adamw`].
 #[allow(clippy::too_many_arguments)] // The tensors of a step.
 pub fn adamw_master<'a, T: Float + Half, G: GradientOf<T>>(
     stream: &Stream,
