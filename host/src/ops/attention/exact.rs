@@ -1,6 +1,7 @@
-//! Attention in f64 by the obvious loops, for references.
+//! Attention in f64 by straightforward loops, as the reference.
 //!
-//! A reference is asked for many rows at a time. It walks over the other side once and widens each of its rows once, not once for every pair.
+//! A reference is asked for many rows at a time. It walks over the other side once and widens each of its rows once, not once
+//! for every pair.
 
 use std::collections::BTreeSet;
 use std::f64::consts::LOG2_E;
@@ -12,18 +13,18 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 
-/// The inputs and what they amount to.
+/// The inputs and the values derived from them.
 pub(super) struct Exact<'a> {
     pub(super) q: &'a HostTensor,
     k: &'a HostTensor,
     v: &'a HostTensor,
     heads: usize,
     kv_heads: usize,
-    /// Queries and keys in memory.
+    /// The number of queries and of keys in memory.
     tokens: [usize; 2],
     slopes: Vec<f64>,
     sinks: Vec<f64>,
-    /// Of Q, K and V: one for every head of K of a sequence, one for all, or none.
+    /// The scales of Q, K and V: one for every head of K of a sequence, one for all, or none.
     scales: [Vec<f64>; 3],
     key_lengths: Option<Vec<f64>>,
     packed: Option<[Vec<f64>; 2]>,
@@ -31,11 +32,11 @@ pub(super) struct Exact<'a> {
     softcap: f64,
     left: Option<usize>,
     right: Option<usize>,
-    /// From which magnitude of its greatest score, to base 2, a query has NaN.
+    /// The magnitude of the greatest score, to base 2, from which on the result of a query is NaN.
     limit: f64,
 }
 
-/// A sequence: the first of its queries and keys in memory, how many they are, and how many of the keys are no padding.
+/// A sequence: its first query and key in memory, how many it has of each, and how many of the keys are not padding.
 #[derive(Clone, Copy, Default)]
 struct Sequence {
     q0: usize,
@@ -45,19 +46,19 @@ struct Sequence {
     keys: usize,
 }
 
-/// A query and where it stands.
+/// A query and its position.
 pub(super) struct Query {
     /// Its row of Q.
     pub(super) values: Vec<f64>,
     head: usize,
-    /// The key that it stands at, counted in its sequence.
+    /// The key at the query's position, counted within its sequence.
     place: i64,
-    /// The row of K where its sequence's keys start, and how many they are.
+    /// The row of K where its sequence's keys start, and their number.
     first_key: usize,
     keys: usize,
 }
 
-/// A key and its value.
+/// A key with its value.
 pub(super) struct Key {
     /// Their row of K and V.
     row: usize,
@@ -66,11 +67,11 @@ pub(super) struct Key {
     pub(super) value: Vec<f64>,
 }
 
-/// What there is between a query and a key that it sees.
+/// The score of a query and a key that it sees, with its derivative.
 #[derive(Clone, Copy)]
 pub(super) struct Seen {
     pub(super) score: f64,
-    /// The score's derivative by scale·q·k.
+    /// The derivative of the score with respect to scale·q·k.
     pub(super) slope: f64,
 }
 
@@ -166,7 +167,7 @@ impl<'a> Exact<'a> {
         Key { row, values: reference::row(self.k, row), value }
     }
 
-    /// What is between them, if the query sees the key.
+    /// The score of a query and a key, if the query sees the key.
     pub(super) fn score(&self, query: &Query, key: &Key) -> Option<Seen> {
         let place = key.row.checked_sub(query.first_key).filter(|place| *place < query.keys)? as i64;
         let seen = self.left.is_none_or(|left| query.place - place <= left as i64)
@@ -182,7 +183,7 @@ impl<'a> Exact<'a> {
         Some(Seen { score: capped - penalty, slope })
     }
 
-    /// What Q (0), K (1) or V (2) is multiplied with, for row `row` of K.
+    /// The factor of Q (0), K (1) or V (2) for row `row` of K.
     fn scale_of(&self, which: usize, row: usize) -> f64 {
         match self.scales[which].as_slice() {
             [] => 1.0,
@@ -191,7 +192,7 @@ impl<'a> Exact<'a> {
         }
     }
 
-    /// Calls `f` for every pair of one of `queries`, the rows `rows` of Q, and a key that it sees, with the query's index.
+    /// Calls `f` for every pair of a query and a key that it sees, with the query's index; `queries` are the rows `rows` of Q.
     pub(super) fn each_seen(&self, rows: &[usize], queries: &[Query], mut f: impl FnMut(usize, &Key, Seen)) {
         for row in self.keys_of(rows) {
             let key = self.key(row);
@@ -203,17 +204,17 @@ impl<'a> Exact<'a> {
         }
     }
 
-    /// log Σ e^score of what these rows of Q see, their heads' sinks among it.
+    /// log Σ e^score over what these rows of Q see, including the sinks of their heads.
     pub(super) fn lse(&self, rows: &[usize]) -> Vec<f64> {
         self.lse_of(rows, &self.queries(rows)).into_iter().map(|[max, log]| max + log).collect()
     }
 
-    /// Those rows of Q.
+    /// These rows of Q.
     pub(super) fn queries(&self, rows: &[usize]) -> Vec<Query> {
         rows.iter().map(|row| self.query(*row)).collect()
     }
 
-    /// The two parts of what [`lse`](Self::lse) is: of great scores their sum says nothing of the second.
+    /// The two parts of [`lse`](Self::lse), kept apart because a great maximum would absorb the second part in the sum.
     fn lse_of(&self, rows: &[usize], queries: &[Query]) -> Vec<[f64; 2]> {
         let mut scores: Vec<Vec<f64>> =
             queries.iter().map(|query| self.sinks.get(query.head).copied().into_iter().collect()).collect();
@@ -221,7 +222,7 @@ impl<'a> Exact<'a> {
         scores.iter().map(|scores| limited_parts(scores, self.limit)).collect()
     }
 
-    /// Those rows of O.
+    /// These rows of O.
     pub(super) fn output(&self, rows: &[usize]) -> Vec<f64> {
         let queries = self.queries(rows);
         let lse = self.lse_of(rows, &queries);
@@ -240,7 +241,7 @@ pub(super) fn add(sum: &mut [f64], factor: f64, row: &[f64]) {
     sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += factor * x);
 }
 
-/// The limit of queries of a type.
+/// The limit for queries of a type.
 fn limit_of(dtype: DType) -> f32 {
     match dtype {
         DType::F16 => LIMIT_F16,
@@ -250,13 +251,13 @@ fn limit_of(dtype: DType) -> f32 {
     }
 }
 
-/// [`parts`]; NaN if the greatest, to base 2, has a magnitude from `limit` on, or is no number of f32.
+/// [`parts`]; NaN if the greatest score, to base 2, has a magnitude of `limit` or more, or is not finite in f32.
 fn limited_parts(scores: &[f64], limit: f64) -> [f64; 2] {
     let [max, log] = parts(scores.iter().copied());
     [max, if max.abs() * LOG2_E < limit.min(f64::from(f32::MAX)) { log } else { f64::NAN }]
 }
 
-/// log Σ e^score; −∞ of none, or of nothing but −∞.
+/// log Σ e^score; −∞ if there are no scores or all are −∞.
 pub(super) fn logsumexp(scores: impl Iterator<Item = f64> + Clone) -> f64 {
     let [reference, log] = parts(scores);
     reference + log
@@ -269,7 +270,7 @@ fn parts(scores: impl Iterator<Item = f64> + Clone) -> [f64; 2] {
     [reference, scores.map(|score| (score - reference).exp()).sum::<f64>().ln()]
 }
 
-/// In eight sums, which a processor adds at a time.
+/// The dot product in eight partial sums, which a processor can add at the same time.
 pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 8];
     for (a, b) in a.chunks(8).zip(b.chunks(8)) {

@@ -20,14 +20,16 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// O = softmax(Q·Kᵀ·scale)·V, without the scores ever being in memory.
+/// O = softmax(Q·Kᵀ·scale)·V, without ever storing the scores in memory.
 ///
-/// `q` is `[batch, heads, q_len, d]`, `k` and `v` are `[batch, kv_heads, k_len, d]` with kv_heads dividing heads (GQA, MQA), all with free
-/// strides but contiguous d, which is at most 256. The result is `[batch, heads, q_len, d]`, dense. A query that sees no key gives
-/// zeros; one that sees a score of +∞, or whose greatest score is from ±2²⁸·ln 2 on in f16, or ±2³¹·ln 2 in bf16, gives NaN. An infinity or
-/// NaN in `v` may make NaN of queries that a mask keeps from seeing it, as 0 · NaN does; padding hides it. f16 and bf16 with d a multiple of 8 and rows at multiples of 16 bytes run on the tensor cores; everything else, f32 too, takes a
-/// correct path that is some hundred times slower. On Hopper, d of 64 and 128 take a path of their own unless sequences are packed or
-/// scores have a soft cap or slopes. The work is queued on `stream`.
+/// `q` is `[batch, heads, q_len, d]`, `k` and `v` are `[batch, kv_heads, k_len, d]` with kv_heads dividing heads (GQA, MQA),
+/// all with any strides but contiguous d, which is at most 256. The result is `[batch, heads, q_len, d]`, dense. The result of
+/// a query that sees no key is zeros; that of a query that sees a score of +∞, or whose greatest score has a magnitude of at
+/// least 2²⁸·ln 2 in f16 or 2³¹·ln 2 in bf16, is NaN. An infinity or NaN in `v` may turn the results of queries into NaN even
+/// if a mask hides it from them, because 0 · NaN is NaN; padding does hide it. f16 and bf16 with d a multiple of 8 and rows at
+/// multiples of 16 bytes run on the tensor cores; everything else, including f32, takes a correct path that is some hundred
+/// times slower. On Hopper, d of 64 and 128 take a separate path unless sequences are packed or scores have a soft cap or
+/// slopes. The work is queued on `stream`.
 ///
 /// Dao, "FlashAttention-2", arXiv:2307.08691.
 ///
@@ -60,7 +62,8 @@ pub fn attention<'a, T: Float>(
     Ok(attention_with_lse(stream, q, k, v, options)?.0)
 }
 
-/// [`attention`], and the logsumexp of each query's scores, `[batch, heads, q_len]`, which the backward needs: −∞ where it sees no key.
+/// [`attention`], with the logsumexp of each query's scores, `[batch, heads, q_len]`, which the backward needs: −∞ where a
+/// query sees no key.
 ///
 /// # Errors
 /// Same as [`attention`].
@@ -79,7 +82,7 @@ pub fn attention_with_lse<'a, T: Float>(
     Ok((o, lse))
 }
 
-/// [`attention_with_lse`] into `o`, of the shape of `q` with free strides but contiguous d, and `lse`, contiguous.
+/// [`attention_with_lse`] that writes to `o`, of the shape of `q` with any strides but contiguous d, and `lse`, contiguous.
 ///
 /// # Errors
 /// Same as [`attention`].
@@ -95,7 +98,7 @@ pub fn attention_into<'a, T: Float>(
     Call::new(stream, [q.into(), k.into(), v.into()], options, o.into(), lse.into())?.launch(stream)
 }
 
-/// A call whose arguments fit together.
+/// A call with checked arguments.
 pub(super) struct Call<'a, T> {
     pub(super) inputs: [View<'a, T>; 3],
     pub(super) o: ViewMut<'a, T>,
@@ -103,7 +106,7 @@ pub(super) struct Call<'a, T> {
     pub(super) problem: Checked<'a>,
 }
 
-/// What every kernel of the operator takes.
+/// Arguments that every kernel of the operator takes.
 type Args<T> = (
     DevicePtr<T>,
     DevicePtr<T>,
@@ -137,7 +140,7 @@ impl<'a, T: Float> Call<'a, T> {
         Ok(Self { inputs, o, lse, problem })
     }
 
-    /// The tensors of a launch whose types are known only now.
+    /// Builds the call from a launch's tensors, whose types are known only at run time.
     fn of(stream: &Stream, args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
         let options = problem::options(args, params)?;
         let inputs = [args.input("q")?, args.input("k")?, args.input("v")?];
@@ -154,7 +157,7 @@ impl<'a, T: Float> Call<'a, T> {
         }
     }
 
-    /// cp.async moves 16 bytes at a time, and products take 16-bit floats.
+    /// cp.async copies 16 bytes at a time, and the products take 16-bit floats.
     pub(super) fn fits_tensor_cores(&self) -> bool {
         let aligned = self.inputs.iter().all(|x| x.rows_aligned(16)) && self.o.rows_aligned(16);
         T::DTYPE != DType::F32 && self.problem.sizes.d.is_multiple_of(8) && self.problem.sizes.d > 0 && aligned
@@ -175,7 +178,7 @@ impl<'a, T: Float> Call<'a, T> {
         }
     }
 
-    /// The same call under the name of the type that `T` is.
+    /// The same call with `T` renamed to `U`, which is the same type.
     pub(super) fn cast<U: Float>(self) -> Call<'a, U> {
         let Self { inputs, o, lse, problem } = self;
         Call { inputs: inputs.map(|x| View::of(x.part)), o: ViewMut::of(o.part), lse, problem }
@@ -199,8 +202,8 @@ impl<'a, T: Float> Call<'a, T> {
             self.problem.sizes,
         );
         self.problem.note_work(T::DTYPE, 2);
-        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, what is read of lengths and
-        // offsets is bounded in the kernel, and callers name a kernel of the tensor cores only where rows and d fit it.
+        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, the kernel bounds the
+        // lengths and offsets that it reads, and callers name a tensor-core kernel only where rows and d fit it.
         unsafe { stream.launch::<K>(grid, args) }
     }
 }
@@ -212,7 +215,7 @@ impl<T: Float + Half> Call<'_, T> {
                 self.launch_kernel::<mma::AttentionMma<T, $d, $biased>>(stream, mma::block_m($d))
             };
         }
-        // The least d that there is a kernel for; fewer of those with a bias, which few models have.
+        // The smallest d that a kernel is built for; fewer of them with a bias, which few models have.
         match (self.problem.sizes.d, self.problem.biased()) {
             (..=32, false) => launch!(32, false),
             (..=64, false) => launch!(64, false),
@@ -227,7 +230,7 @@ impl<T: Float + Half> Call<'_, T> {
     }
 }
 
-/// The tensors with rows of d.
+/// The tensors whose rows have d elements.
 const TENSORS: &[&str] = &["q", "k", "v", "o"];
 
 /// The operator's entry in the registry.
@@ -296,10 +299,11 @@ impl Operator for AttentionForward {
         cases.extend(super::small(&INFO, TENSORS));
         let large = Case::odd(&INFO, DType::F16, super::dims([1, 1, 1, 40, 70, 48])).only(&[]);
         cases.push(large.fill(Values::Normal { std: 8.0 }));
-        // A maximum that stays, and whose product with the scale is no f32: a rounding in each tile would add up.
+        // A maximum that does not change, and whose product with the scale is not exact in f32: a rounding in
+        // each tile would add up.
         let level = Case::odd(&INFO, DType::BF16, super::dims([1, 1, 1, 4, 4096, 64])).only(&[]);
         cases.push(level.values("q", Values::Constant(1.6875)).values("k", Values::Constant(1.6875)));
-        // Scores at which f32 counts by tens, and those beyond the limit: of f16, then of bf16.
+        // Scores so large that f32 counts in tens, and scores beyond the limit: of f16, then of bf16.
         for (dtype, size, name) in [
             (DType::F16, 4096.0, "great"),
             (DType::F16, 8192.0, "huge"),
@@ -310,7 +314,7 @@ impl Operator for AttentionForward {
         ] {
             let mut case = Case::boundary(&INFO, dtype, super::dims([1, 1, 1, 10, 70, 64]));
             case.name = format!("{} {name}", case.name);
-            // Finite inputs have to have finite results.
+            // Finite inputs must have finite results.
             let case = match name {
                 "huge" => case.only(&["sinks"]).values("sinks", Values::Constant(f64::NEG_INFINITY)),
                 _ => case.only(&[]),

@@ -1,4 +1,4 @@
-//! The Hopper path of attention forward: what fits it, and its launch.
+//! The Hopper path of attention forward: which problems fit it, and its launch.
 
 use cuda_std::float::Half;
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel, TensorMap};
@@ -29,7 +29,7 @@ type Args<T> = (
     gk::Problem,
 );
 
-/// What a kernel computes at a time.
+/// The tile that a kernel computes at a time.
 #[derive(Clone, Copy)]
 struct Tile {
     keys: u32,
@@ -37,8 +37,8 @@ struct Tile {
 }
 
 impl<T: Float> Call<'_, T> {
-    /// Whether a kernel is built for such heads, nothing but masks happens to the scores, and TMA can address the tensors: in units of 16 bytes, by
-    /// strides other than 0, and not without keys.
+    /// Whether a kernel is built for this d, scores are changed by nothing but masks, and TMA can address the tensors: strides
+    /// are nonzero multiples of 16 bytes, and there are keys.
     pub(super) fn fits_hopper(&self) -> bool {
         let sizes = &self.problem.sizes;
         self.fits_tensor_cores()
@@ -105,7 +105,7 @@ impl<T: Float + Half> Call<'_, T> {
     }
 }
 
-/// Strides that a tensor map holds, in elements of up to two bytes.
+/// The maximum stride that a tensor map holds, in elements of up to two bytes.
 const MAX_STRIDE: usize = 1 << 39;
 
 /// Whether a tensor map can describe such a tensor.
@@ -113,7 +113,7 @@ pub(super) fn addressable(shape: &Shape, strides: &[usize]) -> bool {
     shape.iter().zip(strides).take(3).all(|(&len, &stride)| len < 2 || (1..MAX_STRIDE).contains(&stride))
 }
 
-/// The descriptor of `[batch, heads, tokens, d]` that is moved in boxes of `rows` tokens with the 128-byte swizzle.
+/// The tensor map of `[batch, heads, tokens, d]`, copied in boxes of `rows` tokens with the 128-byte swizzle.
 pub(super) fn tile_map(
     stream: &Stream,
     address: u64,
@@ -125,7 +125,7 @@ pub(super) fn tile_map(
     boxes(stream, address, dtype, (shape, strides), [hopper::PANEL, rows], Swizzle::B128)
 }
 
-/// The descriptor of four dimensions, the last of them contiguous, that is moved in boxes of so many columns and rows.
+/// The tensor map of four dimensions, the last of them contiguous, copied in boxes of these numbers of columns and rows.
 pub(super) fn boxes(
     stream: &Stream,
     address: u64,
@@ -134,7 +134,7 @@ pub(super) fn boxes(
     [columns, rows]: [u32; 2],
     swizzle: Swizzle,
 ) -> Result<TensorMap> {
-    // Innermost first, as the copy engine counts. A single head or token has no stride to speak of, but it must be valid.
+    // Innermost dimension first, as TMA requires. The stride of a single head or token does not matter, but it must be valid.
     let dim = |i: usize| shape[i] as u64;
     let stride = |i: usize| if shape[i] > 1 { (strides[i] * dtype.size()) as u64 } else { 16 };
     stream.device().tensor_map(&TensorMapDesc {

@@ -1,8 +1,8 @@
-//! Attention, forward and backward: softmax(Q·Kᵀ)·V over tokens; and over a cache, when decoding.
+//! Attention: softmax(Q·Kᵀ)·V over tokens, forward and backward, and decoding over a cache.
 //!
-//! Queries, keys and values are `[batch, heads, tokens, d]` with free strides: a tensor stored `[batch, tokens, heads, d]` is passed as
-//! `x.view().permute([0, 2, 1, 3])?`. What a query sees, and how scores are formed, is an [`Attention`]. Decoding takes
-//! `[batch, tokens, heads, d]`, as caches are stored, and a [`Decoding`].
+//! Queries, keys and values are `[batch, heads, tokens, d]` with any strides: a tensor stored as `[batch, tokens, heads, d]` is
+//! passed as `x.view().permute([0, 2, 1, 3])?`. An [`Attention`] sets which keys a query sees and how scores are formed.
+//! Decoding takes `[batch, tokens, heads, d]`, as caches are stored, and a [`Decoding`].
 
 pub mod backward;
 pub mod decode;
@@ -34,7 +34,7 @@ use super::model::{
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
-/// The options that are numbers, for forward and backward.
+/// The numeric options of forward and backward.
 const PARAMS: &[ParamInfo] = &[
     ParamInfo::bool("causal", false, "hide keys past the diagonal"),
     ParamInfo::int("left", -1, "keys before the diagonal that a query sees, all if negative"),
@@ -43,7 +43,7 @@ const PARAMS: &[ParamInfo] = &[
     ParamInfo::float("softcap", 0.0, "scores x become softcap·tanh(x / softcap), as they are if 0"),
 ];
 
-/// The shapes that other libraries' rows have.
+/// The shapes that are timed for other libraries too.
 fn production(info: &'static OpInfo) -> Vec<Case> {
     let mut cases = Vec::new();
     for (d, h) in [(64, 32), (128, 16)] {
@@ -64,7 +64,8 @@ fn dims(sizes: [usize; 6]) -> [(&'static str, usize); 6] {
     [("b", b), ("h", h), ("kv", kv), ("q", q), ("k", k), ("d", d)]
 }
 
-/// Small cases: every head size that kernels are built for, every option, both sides of each limit. `tensors` are those of rows of d.
+/// Small cases: every d that a kernel is built for, every option, both sides of each limit. `tensors` are those whose rows have
+/// d elements.
 fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
     let (f16, bf16) = (DType::F16, DType::BF16);
     let odd = |dtype, sizes| Case::odd(info, dtype, dims(sizes));
@@ -103,15 +104,16 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         boundary(bf16, [1, 1, 1, 128, 64, 128]).only(&[]).param("causal", true),
         boundary(bf16, [1, 1, 1, 129, 65, 136]).only(&[]),
         boundary(f16, [1, 1, 1, 3, 1, 256]).only(&[]),
-        // Pairs of blocks with TMA: more pairs than fit the simulated device at a time, for both types; then windows that leave out tiles at both ends,
-        // strides of every kind, and padding.
+        // Pairs of blocks with TMA: more pairs than fit on the simulated device at a time, for both types; then windows that
+        // leave out tiles at both ends, strides of every kind, and padding.
         odd(f16, [1, 5, 1, 300, 340, 64]).only(&[]).param("causal", true),
         odd(f16, [1, 3, 3, 270, 280, 128]).only(&[]).param("causal", true),
         odd(bf16, [5, 1, 1, 20, 10, 64]).only(&["key_lengths"]).param("causal", true),
-        // Three turns a pair, of queries that do not fill it: what the first leaves through is loaded into by the last.
+        // Three turns per pair, with queries that do not fill it: the last turn loads into the buffer from which the
+        // first stored its result.
         odd(bf16, [2, 6, 2, 20, 30, 64]).only(&[]),
         odd(bf16, [2, 6, 2, 20, 30, 128]).only(&[]),
-        // Blocks that take heads of their own, in the end: of sequences that differ, and an odd number.
+        // Blocks that take separate heads at the end: of sequences that differ, and an odd number of them.
         odd(bf16, [1, 5, 1, 390, 150, 64]).only(&[]),
         odd(f16, [5, 1, 1, 70, 140, 64]).only(&["key_lengths"]),
         odd(bf16, [1, 12, 2, 100, 30, 128]).only(&[]).param("causal", true),
@@ -120,13 +122,14 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         tokens_first(odd(bf16, [3, 2, 1, 70, 150, 64]).only(&[])),
         padded(odd(bf16, [2, 2, 1, 70, 90, 128]).only(&[]), 8),
         odd(bf16, [3, 1, 1, 20, 290, 128]).only(&["key_lengths"]),
-        // Padding moves no diagonal: queries before the last key, past it, and of windows that end before they stand.
+        // Padding does not move the diagonal: queries before the last key and past it, and windows that end before
+        // the query's position.
         odd(DType::F32, [4, 1, 1, 9, 14, 5]).only(&["key_lengths"]).param("causal", true),
         odd(bf16, [3, 1, 1, 140, 140, 64]).only(&["key_lengths"]).param("causal", true),
         odd(f16, [3, 1, 1, 140, 140, 128]).only(&["key_lengths"]).param("causal", true).param("left", 50),
         odd(bf16, [3, 1, 1, 40, 70, 64]).only(&["key_lengths", "slopes"]).param("causal", true),
     ];
-    // Sinks in every kernel, where a query sees nothing else too, and where they count for nothing.
+    // Sinks in every kernel: where a query sees nothing else, and where the sinks count for nothing.
     for (dtype, d) in [(DType::F32, 6), (f16, 64), (bf16, 128), (bf16, 72)] {
         cases.push(odd(dtype, [2, 4, 2, 20, 15, d]).only(&["sinks"]).param("causal", true));
     }
@@ -134,12 +137,12 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         odd(bf16, [1, 2, 1, 20, 15, 64]).only(&["sinks", "slopes"]).param("softcap", 2.0),
         odd(f16, [1, 2, 1, 20, 15, 64]).only(&["sinks"]).values("sinks", Values::Constant(f64::NEG_INFINITY)),
     ]);
-    // Several tiles of tokens with changed scores.
+    // Several tiles of tokens with biased scores.
     cases.push(odd(bf16, [1, 1, 1, 18, 70, 64]).only(&["slopes"]));
     for dtype in [f16, bf16] {
         cases.push(odd(dtype, [1, 1, 1, 66, 70, 96]).only(&[]));
         cases.push(odd(dtype, [1, 1, 1, 66, 70, 256]).only(&["slopes"]));
-        // Each head size that there are kernels for, of scores as they are and of changed ones.
+        // Each d that kernels are built for, with plain scores and with biased ones.
         for d in [32, 64, 96, 128, 192, 256] {
             cases.push(odd(dtype, [1, 1, 1, 18, 20, d]).only(&[]));
             cases.push(odd(dtype, [1, 1, 1, 18, 20, d]).only(&["slopes"]));
@@ -155,7 +158,7 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
     cases
 }
 
-/// Whether rows of d of the case fit cp.async and the tensor cores.
+/// Whether the rows of d of the case fit cp.async and the tensor cores.
 fn aligned(case: &Case, tensors: &[&str]) -> bool {
     let aligned = |name: &&str| {
         let Arrangement { offset, row_pad, .. } = case.arrangement(name);
@@ -166,8 +169,8 @@ fn aligned(case: &Case, tensors: &[&str]) -> bool {
         && tensors.iter().all(aligned)
 }
 
-/// Whether a case is for the readable kernels too. Not those that are as large as they are for the tiles of others: a warp a query takes
-/// seconds over them in the simulator.
+/// Whether the readable kernels run the case as well. They skip the cases that are large only because of the tiles of other
+/// kernels: with a warp per query, these take seconds in the simulator.
 fn fits_simple(case: &Case) -> bool {
     let scores = |[b, h, q, k]: [usize; 4]| b * h * q * k;
     case.class != CaseClass::Production && case.dims(["b", "h", "q", "k"]).is_ok_and(|dims| scores(dims) <= 30_000)
@@ -181,7 +184,8 @@ fn size_of_values(case: &Case) -> f64 {
     }
 }
 
-/// Of O and its logsumexp, with weights of that type; `merging` is the absolute error of exponents beside that of scores.
+/// The tolerance of O and its logsumexp with weights of that type; `merging` is the absolute error of exponents beside
+/// that of scores.
 fn tolerance(case: &Case, output: &str, weights: DType, merging: f64) -> Result<Tolerance> {
     let [d] = case.dims(["d"])?;
     let size = size_of_values(case);
@@ -211,7 +215,7 @@ fn inputs(case: &Case) -> Result<Vec<InputSpec>> {
         InputSpec::new("cu_q", DType::I32, [sequences + 1], offsets(q)),
         InputSpec::new("cu_k", DType::I32, [sequences + 1], offsets(k)),
         InputSpec::new("slopes", DType::F32, [h], Values::Uniform { low: 0.0, high: 0.5 }),
-        // Of about the weight that all keys have.
+        // About the same weight as all keys together.
         InputSpec::new("sinks", DType::F32, [h], Values::Uniform { low: 0.0, high: (k.max(1) as f64).ln() + 1.0 }),
     ];
     specs.extend(optional.into_iter().filter(|spec| case.has(spec.name)));
@@ -241,7 +245,7 @@ fn check_metas<'a>(inputs: &Metas<'a>, params: &Params) -> Result<MetaArg<'a>> {
     Ok(q)
 }
 
-/// Useful operations: of `all`, half if the case is causal.
+/// The number of useful operations: `all`, or half of it if the case is causal.
 fn flops(case: &Case, all: usize) -> Result<u64> {
     Ok(all as u64 / if case.params.bool("causal")? { 2 } else { 1 })
 }

@@ -5,8 +5,8 @@ use crate::runtime::view::View;
 
 /// How attention's scores are formed, and which keys a query sees.
 ///
-/// The diagonal ends at the last query and the last key: query i of a sequence stands at key i + k_len − q_len, so that the same call
-/// serves training, prefill in chunks and decoding.
+/// The diagonal ends at the last query and the last key: query i of a sequence has the position of key i + k_len − q_len, so
+/// the same call serves training, chunked prefill and decoding.
 ///
 /// ```
 /// # use warpsmith::ops::Attention;
@@ -32,58 +32,60 @@ impl<'a> Attention<'a> {
         Self::default()
     }
 
-    /// A query sees the keys up to the one where it stands.
+    /// A query sees the keys up to and including the one at its position.
     pub fn causal() -> Self {
         Self { right: Some(0), ..Self::default() }
     }
 
-    /// A query sees at most `left` keys before, and `right` keys past the one where it stands.
+    /// A query sees at most `left` keys before and `right` keys after the one at its position.
     pub fn window(self, left: usize, right: usize) -> Self {
         Self { left: Some(left), right: Some(right.min(self.right.unwrap_or(right))), ..self }
     }
 
-    /// The scores' factor, above zero and below 2¹²⁷; 1/√d where it is not set.
+    /// Sets the factor of the scores, above zero and below 2¹²⁷; the default is 1/√d.
     pub fn scale(self, scale: f32) -> Self {
         Self { scale: Some(scale), ..self }
     }
 
-    /// Scores x become cap·tanh(x / cap); cap is a normal number above zero.
+    /// Replaces each score x by cap·tanh(x / cap); cap is a positive normal number.
     pub fn softcap(self, cap: f32) -> Self {
         Self { softcap: Some(cap), ..self }
     }
 
-    /// Demands that the backward gives the same bits every time, which leaves it less than half of its speed on Hopper and two thirds
-    /// elsewhere.
+    /// Requires the backward to give bitwise the same results every time, which reduces its speed to less than half on Hopper
+    /// and to two thirds elsewhere.
     pub fn deterministic(self) -> Self {
         Self { deterministic: true, ..self }
     }
 
-    /// ALiBi: head h's scores lose slopes\[h\] for each key of distance from the diagonal. `slopes` is `[heads]`, contiguous.
+    /// ALiBi: subtracts slopes\[h\] from the scores of head h for each key of distance from the diagonal. `slopes` is
+    /// `[heads]`, contiguous.
     pub fn alibi(self, slopes: impl Into<View<'a, f32>>) -> Self {
         Self { slopes: Some(slopes.into()), ..self }
     }
 
-    /// Sinks: beside its keys, every query of head h sees a score sinks\[h\] without a value, so that its weights add to less than one. The
-    /// logsumexps count it. `sinks` is `[heads]`, contiguous; −∞ counts for nothing.
+    /// Sinks: beside its keys, every query of head h sees a score sinks\[h\] without a value, so that the weights of its keys
+    /// add up to less than one. The logsumexps include it. `sinks` is `[heads]`, contiguous; −∞ has no effect.
     pub fn sinks(self, sinks: impl Into<View<'a, f32>>) -> Self {
         Self { sinks: Some(sinks.into()), ..self }
     }
 
-    /// Padding: only the first `lengths[b]` keys of sequence b are there. The others count where queries stand, but are not seen. `lengths` is
-    /// `[batch]`, contiguous; a number outside 0..=k_len counts as the nearest inside.
+    /// Padding: only the first `lengths[b]` keys of sequence b are real. The others count for the positions of queries, but are
+    /// not seen. `lengths` is `[batch]`, contiguous; a number outside 0..=k_len is clamped to that range.
     pub fn key_lengths(self, lengths: impl Into<View<'a, i32>>) -> Self {
         Self { key_lengths: Some(lengths.into()), ..self }
     }
 
-    /// Sequences of different lengths, one after the other in a single batch. Sequence i has the queries `cu_q[i]..cu_q[i + 1]` and the keys
-    /// `cu_k[i]..cu_k[i + 1]`. Both are `[sequences + 1]`, contiguous. The first sequence starts at 0 and the last one ends with the
-    /// tokens whatever they say, and a number that is below one before it, or past the tokens, counts as the nearest that is not.
+    /// Packs sequences of different lengths, one after the other, into a single batch. Sequence i has the queries
+    /// `cu_q[i]..cu_q[i + 1]` and the keys `cu_k[i]..cu_k[i + 1]`. Both are `[sequences + 1]`, contiguous. Whatever the numbers
+    /// are, the first sequence starts at 0 and the last one ends with the tokens; a number that is below the one before it, or
+    /// past the tokens, is clamped to the nearest valid one.
     pub fn packed(self, cu_q: impl Into<View<'a, i32>>, cu_k: impl Into<View<'a, i32>>) -> Self {
         Self { packed: Some([cu_q.into(), cu_k.into()]), ..self }
     }
 }
 
-/// What scores of `d` products are multiplied with: 1 / √d if nothing is asked for.
+/// The factor of scores that are sums of `d` products: 1 / √d by default.
 pub(super) fn checked_scale(info: &OpInfo, scale: Option<f32>, d: usize) -> Result<f32> {
     let scale = scale.unwrap_or_else(|| (d.max(1) as f32).sqrt().recip());
     match scale > 0.0 && scale <= MAX_SCALE {
@@ -92,7 +94,7 @@ pub(super) fn checked_scale(info: &OpInfo, scale: Option<f32>, d: usize) -> Resu
     }
 }
 
-/// A soft cap, or 0 if there is none: normal, so that it has an inverse.
+/// The soft cap, or 0 if there is none. It must be normal, so that it has an inverse.
 pub(in crate::ops) fn checked_softcap(info: &OpInfo, cap: Option<f32>) -> Result<f32> {
     match cap {
         None => Ok(0.0),

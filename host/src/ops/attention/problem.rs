@@ -1,4 +1,4 @@
-//! Checked problems, as the kernels take them.
+//! Checked problems in the form that the kernels take.
 
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::attention as gk;
@@ -12,16 +12,16 @@ use crate::runtime::profile;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::View;
 
-/// The most tokens of a sequence: positions, and their differences, are counted in 32 bits.
+/// The maximum number of tokens of a sequence: positions and their differences are counted in 32 bits.
 const MAX_TOKENS: usize = 1 << 28;
 /// The greatest d.
 pub(super) const MAX_D: usize = 256;
 
-/// Sizes that fit together, and what describes the sequences.
+/// Sizes that match each other, and the tensors that describe the sequences.
 pub(super) struct Checked<'a> {
     pub(super) sizes: gk::Problem,
     options: Attention<'a>,
-    /// Sequences, batches in memory, and tokens of Q and K.
+    /// The number of sequences, of batches in memory, and of tokens of Q and K.
     sequences: usize,
     batch: usize,
     tokens: [usize; 2],
@@ -29,7 +29,7 @@ pub(super) struct Checked<'a> {
     kv_heads: usize,
 }
 
-/// The addresses of what describes the sequences, null where there is none.
+/// The addresses of the tensors that describe the sequences, null where absent.
 pub(super) struct Bounds {
     pub(super) cu_q: DevicePtr<i32>,
     pub(super) cu_k: DevicePtr<i32>,
@@ -39,7 +39,7 @@ pub(super) struct Bounds {
 }
 
 impl<'a> Checked<'a> {
-    /// `o` has the strides 0: the caller sets them.
+    /// Checks the arguments. The strides of `o` are 0 here: the caller sets them.
     pub(super) fn new<T: Dtype>(
         info: &'static OpInfo,
         stream: &Stream,
@@ -81,7 +81,7 @@ impl<'a> Checked<'a> {
         let scale = checked_scale(info, options.scale, d)?;
         let softcap = checked_softcap(info, options.softcap)?;
         let sequences = check_sequences(info, options, batch, heads)?;
-        // Beyond all tokens there is nothing to see or not to see.
+        // A window that reaches beyond all tokens is clamped.
         let reach = |keys: Option<usize>| keys.unwrap_or(usize::MAX).min(q_len + k_len) as i32;
         let strides = |view: &View<'_, T>| [view.strides()[0], view.strides()[1], view.strides()[2]].map(|s| s as u64);
         let sizes = gk::Problem {
@@ -103,7 +103,7 @@ impl<'a> Checked<'a> {
         Ok(Self { sizes, options: *options, sequences, batch, tokens: [q_len, k_len], heads, kv_heads })
     }
 
-    /// Blocks for tiles of `rows` queries: all that the sequences can have, however they share the tokens.
+    /// Blocks for tiles of `rows` queries: the maximum that the sequences can need, however the tokens are split among them.
     pub(super) fn query_blocks(&self, info: &OpInfo, rows: u32) -> Result<Option<u32>> {
         self.blocks(info, "q", self.tokens[0], self.heads, rows as usize)
     }
@@ -129,10 +129,10 @@ impl<'a> Checked<'a> {
         grid(info, arg, self.batch * heads * tiles, 1)
     }
 
-    /// Notes so many products of queries and keys as what the next launch computes: half of each where later keys are not seen.
+    /// Notes this number of products of queries and keys as the work of the next launch: half of each if later keys are not seen.
     pub(super) fn note_work(&self, dtype: DType, products: u64) {
         let Self { sizes, options, sequences, batch, tokens: [q_len, k_len], .. } = self;
-        // Packed sequences, taken to be equally long, see their own keys.
+        // Packed sequences are assumed to have equal lengths, and each sees its own keys.
         // Saturating: keys may be one row, broadcast.
         let tokens = |each: usize| each.saturating_mul(*batch) as u64;
         let pairs = tokens(*q_len).saturating_mul(tokens(*k_len)) / (*sequences).max(1) as u64;
@@ -142,17 +142,17 @@ impl<'a> Checked<'a> {
         profile::work(bound, each.saturating_mul(2 * products) / if causal { 2 } else { 1 });
     }
 
-    /// Whether results have to be the same bits every time.
+    /// Whether results must be bitwise the same every time.
     pub(super) fn deterministic(&self) -> bool {
         self.options.deterministic
     }
 
-    /// Whether some of the keys in memory are not there.
+    /// Whether some of the keys in memory are padding.
     pub(super) fn padded(&self) -> bool {
         self.options.key_lengths.is_some()
     }
 
-    /// Whether scores take more than their factor.
+    /// Whether scores are changed by more than their factor.
     pub(super) fn biased(&self) -> bool {
         self.sizes.softcap > 0.0 || self.options.slopes.is_some()
     }
@@ -162,7 +162,7 @@ impl<'a> Checked<'a> {
         self.options.sinks
     }
 
-    /// Sequences in memory: packed ones count as one.
+    /// The number of sequences in memory: packed ones count as one.
     pub(super) fn batch(&self) -> usize {
         self.batch
     }
@@ -185,7 +185,7 @@ impl<'a> Checked<'a> {
     }
 }
 
-/// How many sequences there are.
+/// The number of sequences.
 fn check_sequences(info: &OpInfo, options: &Attention<'_>, batch: usize, heads: usize) -> Result<usize> {
     for (name, of_heads) in [("slopes", &options.slopes), ("sinks", &options.sinks)] {
         if let Some(numbers) = of_heads {
@@ -214,7 +214,7 @@ fn check_sequences(info: &OpInfo, options: &Attention<'_>, batch: usize, heads: 
     Ok(ends - 1)
 }
 
-/// The options that the parameters and optional tensors of a launch amount to.
+/// The options that the parameters and optional tensors of a launch describe.
 pub(super) fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<Attention<'a>> {
     let reach = |name| params.i64(name).map(|keys| usize::try_from(keys).ok());
     let positive = |name| params.f32(name).map(|value| (value != 0.0).then_some(value));

@@ -1,4 +1,4 @@
-//! Attention in three launches, with scores and weights in memory: the baseline that the other kernels are measured by.
+//! Attention in three launches, with scores and weights in memory: the baseline that the other kernels are compared with.
 
 use cuda_std::float::Half;
 use gpu_kernels::ops::attention::forward::weights;
@@ -23,7 +23,7 @@ impl<T: Float> Call<'_, T> {
 }
 
 impl<T: Float + Half> Call<'_, T> {
-    /// A head of K with all its queries is one product: the tensors have to be dense.
+    /// A head of K with all its queries is one product, so the tensors must be dense.
     fn launch_three_of(self, stream: &Stream) -> Result<()> {
         let Self { inputs: [q, k, v], o, mut lse, problem } = self;
         for (name, x) in [("q", &q), ("k", &k), ("v", &v)] {

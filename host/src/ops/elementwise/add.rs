@@ -13,8 +13,8 @@ use crate::runtime::view::{View, ViewMut};
 
 /// z = x + y, elementwise: the residual connection.
 ///
-/// `x` and `y` have one shape; their rows may be padded. The sum is rounded once. The result is a new dense tensor; the work is
-/// queued on `stream`.
+/// `x` and `y` have the same shape; their rows may be padded. The sum is rounded once. The result is a new dense tensor; the
+/// work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far

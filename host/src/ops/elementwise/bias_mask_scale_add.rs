@@ -11,11 +11,11 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y = (x + bias) · mask · scale + residual, rows of `x` against one `bias` row.
+/// y = (x + bias) · mask · scale + residual, with one `bias` row for all rows of `x`.
 ///
-/// `x`, `mask` and `residual` have shape `[rows, d]`, their rows may be padded; `bias` has `[d]`, contiguous. `mask` multiplies,
-/// so dropout passes zeros and ones. Arithmetic is in f32 and rounded once. The result is a new dense tensor; the work is queued
-/// on `stream`.
+/// `x`, `mask` and `residual` are `[rows, d]`, and their rows may be padded; `bias` is `[d]`, contiguous. `mask` is a factor,
+/// so dropout passes zeros and ones. Arithmetic is in f32 and rounded once. The result is a new dense tensor; the work is
+/// queued on `stream`.
 ///
 /// This is the tail of a transformer's projection: bias, dropout and the residual connection (Vaswani et al.,
 /// "Attention Is All You Need", arXiv:1706.03762) in one pass over memory.
@@ -136,7 +136,7 @@ impl Operator for BiasMaskScaleAdd {
                 Case::boundary(&INFO, dtype, dims(3, block + 8)),
             ]);
         }
-        // Of the other types the largest values overflow in f32 on the way.
+        // In the other types, the largest values overflow f32 in intermediate results.
         cases.push(Case::boundary(&INFO, DType::F16, dims(9, 520)).fill(Values::Specials));
         cases
     }
@@ -180,7 +180,7 @@ impl Operator for BiasMaskScaleAdd {
     }
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
-        // Three f32 operations on operands of order 1 to 10, whose roundings stay where they cancel.
+        // Three f32 operations on operands of order 1 to 10; their rounding errors remain where the operands cancel.
         Ok(Tolerance::rounded(
             case.dtype,
             1e-6,

@@ -11,7 +11,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// `x` as values of type `U`: the nearest, ties to even; overflow gives infinity, NaN stays NaN.
+/// Converts `x` to type `U`, to the nearest value with ties to even; overflow gives infinity, NaN stays NaN.
 ///
 /// `x` has any shape; its rows may be padded. The result is a new dense tensor; the work is
 /// queued on `stream`.

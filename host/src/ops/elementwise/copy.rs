@@ -1,4 +1,4 @@
-//! Copy of rows: what makes a padded tensor dense, or the other way round.
+//! Copy of rows: makes a padded tensor dense, or the other way round.
 
 use gpu_kernels::ops::elementwise::copy as gk;
 
@@ -11,7 +11,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// `x` as a new dense tensor, bit by bit.
+/// Copies `x` bit by bit to a new dense tensor.
 ///
 /// `x` has any shape and element type; its rows may be padded. The work is queued on `stream`.
 ///
@@ -53,7 +53,7 @@ pub fn copy_into<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>, y: im
     }
 }
 
-/// Copies elements as words `W` of their size.
+/// Copies elements as words `W` of the same size.
 fn copy_words<T, W: gk::CopyRowsDtype>(stream: &Stream, x: View<'_, T>, mut y: ViewMut<'_, T>) -> Result<()> {
     debug_assert_eq!(size_of::<T>(), size_of::<W>());
     stream.require_devices(INFO.name, &[("x", &x), ("y", &y)])?;
@@ -94,7 +94,7 @@ impl Operator for Copy {
         // Production shapes of two types are enough, and integers have no special values.
         let timed = |case: &Case| case.class != CaseClass::Production || matches!(case.dtype, DType::F32 | DType::BF16);
         let cases = cases.filter(|case| timed(case) && (case.dtype.is_float() || case.values_of("x").is_none()));
-        // More rows than a grid has; the walk over them is the same for all elementwise kernels.
+        // More rows than a grid has; all elementwise kernels loop over them in the same way.
         let rows = Case::boundary(&INFO, DType::BF16, [("rows", 65_539), ("d", 2)]).row_pad(1);
         cases.chain([rows]).collect()
     }

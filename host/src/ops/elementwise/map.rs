@@ -1,4 +1,4 @@
-//! A formula of one input, fused into a kernel: a user's own.
+//! A user's formula of one input, fused into a kernel.
 
 use gpu_kernels::fuse::Formula;
 use gpu_kernels::ops::elementwise::map as gk;
@@ -12,19 +12,20 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y = f(x), elementwise, in one kernel of your own.
+/// y = f(x), elementwise, in a single kernel for your own formula.
 ///
-/// The formula is what `map!` of the package `warpsmith-kernels` made, in a crate of kernels that
-/// [`Device::add_kernels`](crate::Device::add_kernels) has added; `template/` in the repository is such a crate to copy.
-/// `x` has any shape; its rows may be padded. Arithmetic is in f32 and rounded once. The result is a new dense tensor; the work is queued
+/// The formula comes from `map!` of the package `warpsmith-kernels`, in a crate of kernels that was added with
+/// [`Device::add_kernels`](crate::Device::add_kernels); `template/` in the repository is such a crate to copy. `x` has any
+/// shape; its rows may be padded. Arithmetic is in f32 and rounded once. The result is a new dense tensor; the work is queued
 /// on `stream`.
 ///
 /// # Errors
-/// They name the formula. [`Error::MissingKernel`](crate::Error::MissingKernel) if its kernels were not added,
-/// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// Errors name the formula. [`Error::MissingKernel`](crate::Error::MissingKernel) if its kernels were not added,
+/// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
-/// A formula that comes with the operators:
+/// With a formula that comes with the operators:
 /// ```
 /// # use warpsmith::{Device, Tensor, ops};
 /// use gpu_kernels::ops::elementwise::map::relu_squared;

@@ -1,4 +1,4 @@
-//! Operators that treat every element alike, over tensors of any shape whose rows may be padded.
+//! Operators that treat every element in the same way, over tensors of any shape whose rows may be padded.
 
 pub mod add;
 pub mod bias_mask_scale_add;
@@ -29,12 +29,12 @@ use crate::runtime::shape::Shape;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{self, View, ViewMut};
 
-/// Most blocks of a grid along x.
+/// The maximum number of blocks of a grid along x.
 pub(super) const MAX_BLOCKS: usize = (1 << 31) - 1;
-/// Most blocks of a grid along y, and along z.
+/// The maximum number of blocks of a grid along y, and along z.
 const MAX_ROWS: usize = 65_535;
 
-/// Blocks for `n` items at `per_block` each; `None` when there is nothing to do.
+/// The number of blocks for `n` items at `per_block` items each; `None` if there is nothing to do.
 pub(crate) fn grid(info: &OpInfo, arg: &'static str, n: usize, per_block: usize) -> Result<Option<u32>> {
     match n.div_ceil(per_block) {
         0 => Ok(None),
@@ -46,7 +46,7 @@ pub(crate) fn grid(info: &OpInfo, arg: &'static str, n: usize, per_block: usize)
     }
 }
 
-/// Blocks for `d` items of each row at `per_block` each along x, and a row for each y and z; `None` when there is nothing to do.
+/// A grid for rows of `d` items: blocks of `per_block` items along x, and a row for each y and z; `None` if there is nothing to do.
 pub(super) fn grid_of_rows(
     info: &OpInfo,
     arg: &'static str,
@@ -63,7 +63,7 @@ pub(super) fn grid_of_rows(
     Ok(Some(Dim3::new(x, y as u32, z as u32)))
 }
 
-/// The most elements of a row that a block of an elementwise kernel covers: cases lie on both sides of it.
+/// The maximum number of elements of a row that a block of an elementwise kernel covers: cases lie on both sides of it.
 pub(super) fn longest_block(dtype: DType, inputs: usize) -> usize {
     let bytes = dtype.size();
     per_block(block(bytes, BUSY), bytes, inputs)
@@ -114,12 +114,13 @@ pub(super) struct Plan<const N: usize> {
 }
 
 impl<const N: usize> Plan<N> {
-    /// For `K` over operands of one shape, whose widest element has `bytes` bytes; `None` when there is nothing to do.
+    /// The plan for `K` over operands of one shape, the widest of whose elements has `bytes` bytes; `None` if there is
+    /// nothing to do.
     pub(super) fn new<K: Kernel>(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
         Self::with_outputs::<K>(info, bytes, operands, 1)
     }
 
-    /// The same where that many of them are outputs.
+    /// The same with this number of outputs among the operands.
     pub(super) fn with_outputs<K: Kernel>(
         info: &OpInfo,
         bytes: usize,
@@ -129,12 +130,12 @@ impl<const N: usize> Plan<N> {
         Self::of(info, per_block(K::BLOCK.x, bytes, N - outputs), operands, true)
     }
 
-    /// The same where an operand beside these is one row that all rows share.
+    /// The same for a kernel with another operand, a single row that all rows share.
     pub(super) fn by_rows<K: Kernel>(info: &OpInfo, bytes: usize, operands: [Operand<'_>; N]) -> Result<Option<Self>> {
         Self::of(info, per_block(K::BLOCK.x, bytes, N), operands, false)
     }
 
-    /// The same for blocks of `per_block` elements of a row. Rows that are not `alike` never are a single one.
+    /// The same for blocks of `per_block` elements of a row. Rows are never merged into a single one unless they are `alike`.
     pub(super) fn of(info: &OpInfo, per_block: usize, operands: [Operand<'_>; N], alike: bool) -> Result<Option<Self>> {
         let single = alike && operands.iter().all(|operand| operand.is_contiguous);
         let Operand { name, shape, .. } = operands[0];

@@ -7,14 +7,14 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// The error of f32 arithmetic before the one rounding to storage, and why it is no larger.
+/// A bound of the error of f32 arithmetic before the single rounding to storage, with its justification.
 #[derive(Clone, Copy, Debug)]
 pub struct Accuracy {
     /// Absolute part.
     pub abs: f64,
     /// Relative part.
     pub rel: f64,
-    /// The argument for these numbers.
+    /// The justification of these bounds.
     pub why: &'static str,
 }
 
@@ -27,39 +27,41 @@ impl Accuracy {
     }
 }
 
-/// An operator all of whose tensors have one shape and one type, and whose result at a place depends on its inputs there.
+/// An operator whose tensors all have the same shape and type, and whose result at an index depends only on its inputs at
+/// that index.
 pub struct Pointwise {
-    /// The fixed facts: inputs, then one output.
+    /// The description: inputs, then one output.
     pub info: &'static OpInfo,
-    /// Launches it.
+    /// Launches the operator.
     pub launch: fn(&Stream, &mut Arguments<'_>, &Params) -> Result<()>,
-    /// The result.
+    /// The formula of the result.
     pub reference: Formula,
     /// How exact the arithmetic is, before the result is rounded to storage.
     pub accuracy: Accuracy,
-    /// What it is the backward of, if it is one.
+    /// The operator whose backward this is, if it is one.
     pub gradient: Option<Gradient>,
 }
 
-/// A result at a place for the inputs there, in order.
+/// The result at an index, from the inputs at that index in order.
 pub type Formula = fn(&[f64]) -> f64;
 
 /// A pointwise operator with several results.
 pub struct PointwiseMany {
-    /// What there is of it with the first result.
+    /// The operator with only its first result.
     pub first: Pointwise,
     /// The other outputs by name.
     pub others: &'static [(&'static str, Formula)],
 }
 
-/// The cases of an elementwise operator, every path of [`map`](gpu_kernels::map) in every type: whole blocks, whole packs, single
-/// elements; dense, misaligned and padded, each tensor differently.
+/// The cases of an elementwise operator: every path of [`map`](gpu_kernels::map) in every type: whole blocks, whole packs,
+/// single elements; dense, misaligned and padded, each tensor differently.
 pub(super) fn cases(info: &'static OpInfo) -> Vec<Case> {
     let mut cases = Vec::new();
     let dims = |rows, d| [("rows", rows), ("d", d)];
     let inputs = info.inputs().count();
     for &dtype in info.dtypes {
-        // 2²⁸ elements a tensor for one input, as other libraries' rows have it, and as many bytes for more.
+        // 2²⁸ elements per tensor for one input, as in the timings of other libraries, and the same number
+        // of bytes for more inputs.
         let n = (1usize << 28) / inputs.next_power_of_two();
         let name = format!("n=2^{} {}", n.ilog2(), dtype.name());
         cases.push(Case::production(info, name, dtype, dims(1, n)));
@@ -87,13 +89,13 @@ pub(super) fn cases(info: &'static OpInfo) -> Vec<Case> {
     cases
 }
 
-/// The shape of a case's tensors: a vector where there is one row.
+/// The shape of a case's tensors: a vector if there is one row.
 pub(in crate::ops) fn shape(case: &Case) -> Result<Vec<usize>> {
     let [rows, d] = case.dims(["rows", "d"])?;
     Ok(if rows == 1 { vec![d] } else { vec![rows, d] })
 }
 
-/// `f` of the inputs at each place of the rows.
+/// `f` of the inputs at each index of the rows.
 fn evaluate(info: &OpInfo, f: fn(&[f64]) -> f64, inputs: &Tensors<'_>, rows: &[usize]) -> Result<Vec<f64>> {
     let inputs = info.inputs().map(|arg| inputs.get(arg.name)).collect::<Result<Vec<_>>>()?;
     let inputs: Vec<_> = inputs.iter().map(|input| reference::select(input, rows)).collect();
@@ -112,7 +114,7 @@ impl Operator for Pointwise {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = cases(self.info);
-        // What is exact is so of any values, together as well.
+        // An exact operator is exact for any combination of values as well.
         if self.accuracy.is_exact() && self.info.inputs().count() > 1 {
             cases.extend(self.info.dtypes.iter().map(|&dtype| {
                 let case = Case::boundary(self.info, dtype, [("rows", 1), ("d", 4097)]);
@@ -128,7 +130,7 @@ impl Operator for Pointwise {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let shape = shape(case)?;
-        // Wide enough for every part of a formula.
+        // Wide enough to reach every branch of a formula.
         let wide = Values::Normal { std: 3.0 };
         let values = std::iter::once(wide).chain(std::iter::repeat(Values::NORMAL));
         let args = self.info.inputs().zip(values);

@@ -1,4 +1,4 @@
-//! sin² + cos², elementwise, in one pass or in five.
+//! sin² + cos², elementwise, in one kernel or in five.
 
 use gpu_kernels::ops::elementwise::{add as gk_add, sin2_cos2 as gk};
 
@@ -11,19 +11,20 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// How many kernels compute an expression.
+/// The number of kernels that compute an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fusion {
-    /// One: 2·n elements of traffic for n.
+    /// One kernel: 2·n elements of traffic for n elements.
     Fused,
-    /// One for each operation, five: 11·n elements of traffic.
+    /// One kernel for each of the five operations: 11·n elements of traffic.
     Unfused,
 }
 
-/// y = sin²(x) + cos²(x), elementwise: the same expression in one kernel or in five, to see what fusion is worth.
+/// y = sin²(x) + cos²(x), elementwise: the same expression in one kernel or in five, to show what fusion gains.
 ///
-/// `x` has any shape; its rows may be padded. In radians, |x| up to 2⁵⁰; infinities and NaN give NaN. In five kernels every intermediate
-/// result is rounded to the storage type. The result is a new dense tensor; the work is queued on `stream`.
+/// `x` has any shape; its rows may be padded. It is in radians, with |x| up to 2⁵⁰; infinities and NaN give NaN. With five
+/// kernels, every intermediate result is rounded to the storage type. The result is a new dense tensor; the work is queued on
+/// `stream`.
 ///
 /// # Errors
 /// [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
@@ -106,7 +107,7 @@ static INFO: OpInfo = OpInfo {
     ],
 };
 
-/// The operator as its last step names the arguments in errors.
+/// The operator description with the argument names that its last step uses in errors.
 static SUM: OpInfo = OpInfo {
     args: &[ArgInfo::input("sin²", ""), ArgInfo::input("cos²", ""), ArgInfo::output("y", "")],
     variants: &[],
@@ -126,7 +127,7 @@ impl Operator for Sin2Cos2 {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = pointwise::cases(&INFO);
-        // Values beyond 2⁵⁰ are none of its arguments; f16 has infinities and NaN alone beside those that are.
+        // Values beyond 2⁵⁰ are outside its domain; of the special values of f16, only infinities and NaN are.
         cases.retain(|case| case.dtype == DType::F16 || case.values_of("x").is_none());
         let large = Values::Uniform { low: -1e15, high: 1e15 };
         let dtypes = [DType::F32, DType::BF16];
@@ -153,14 +154,15 @@ impl Operator for Sin2Cos2 {
     }
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
-        // Unfused, the larger error: sine and cosine are rounded, which their squares double, then those and the sum.
+        // Unfused has the larger error: sine and cosine are rounded, which doubles in their squares, then the squares
+        // and the sum are rounded.
         let why = "four roundings to storage where there are five kernels; 2 ulp of the f32 sine and cosine, squared";
         Ok(Tolerance::new(1e-7, 4.0 * roundoff(case.dtype) + 1e-6, why))
     }
 
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [rows, d] = case.dims(["rows", "d"])?;
-        // What one kernel moves; five move 11·n elements.
+        // The traffic of one kernel; five kernels move 11·n elements.
         Ok(Cost::memory((2 * rows * d * case.dtype.size()) as u64))
     }
 }

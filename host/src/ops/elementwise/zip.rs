@@ -1,4 +1,4 @@
-//! Formulas of several inputs, fused into a kernel: a user's own.
+//! A user's formula of several inputs, fused into a kernel.
 
 use std::array;
 
@@ -16,19 +16,20 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y = f(x₀, x₁, …), elementwise, in one kernel of your own.
+/// y = f(x₀, x₁, …), elementwise, in a single kernel for your own formula.
 ///
-/// The formula is what `zip!` of the package `warpsmith-kernels` made, as of [`map`](super::map()). The inputs have one shape, and their rows
-/// may be padded; one row for all is a view that was [`broadcast`](View::broadcast). Arithmetic is in f32 and rounded once. The result is a
-/// new dense tensor; the work is queued on `stream`.
+/// The formula comes from `zip!` of the package `warpsmith-kernels`, in the same way as for [`map`](super::map()). The inputs
+/// have the same shape, and their rows may be padded; to use one row for all rows, pass a view that was
+/// [`broadcast`](View::broadcast). Arithmetic is in f32 and rounded once. The result is a new dense tensor; the work is queued
+/// on `stream`.
 ///
 /// # Errors
-/// They name the formula and its inputs. [`Error::MissingKernel`](crate::Error::MissingKernel) if its kernels were not added,
-/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
-/// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// Errors name the formula and its inputs. [`Error::MissingKernel`](crate::Error::MissingKernel) if its kernels were not added,
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
+/// contiguous and equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
-/// A formula that comes with the operators, x + 2·a·b:
+/// With a formula that comes with the operators, x + 2·a·b:
 /// ```
 /// # use warpsmith::{Device, Tensor, ops};
 /// use gpu_kernels::ops::elementwise::zip::add_product;
@@ -71,7 +72,7 @@ pub fn zip_into<'a, T: Float, F: Formula<K>, const K: usize>(
         input.require_device(F::NAME, name, stream)?;
     }
     y.require_device(F::NAME, "y", stream)?;
-    // As many as there can be: behind the inputs stands the output.
+    // An array of the maximum length: the output follows the inputs.
     let operands: [_; MAX_INPUTS + 1] = array::from_fn(|i| match inputs.get(i) {
         Some(input) => Operand::read(F::INPUTS[i], input),
         None => Operand::written("y", &y),
@@ -86,7 +87,8 @@ pub fn zip_into<'a, T: Float, F: Formula<K>, const K: usize>(
         pointers.push(input.ptr(stream)?);
     }
     let args = formula.args(array::from_fn(|i| pointers[i]), y.ptr_mut(stream)?, plan.rows, plan.d, strides);
-    // SAFETY: the tensors are live and have these rows at these strides, and y is borrowed mutably; the formula's promise.
+    // SAFETY: the tensors are live and have these rows at these strides, and y is borrowed mutably; the rest is the
+    // formula's promise.
     unsafe { stream.launch::<F::Kernel<T>>(plan.grid, args) }
 }
 

@@ -1,28 +1,28 @@
-//! What follows the product of a linear layer.
+//! The epilogue of a linear layer: the operations that follow its product.
 
 use gpu_kernels::ops::gemm::linear as gk;
 
 use crate::ops::activation::{gelu, relu, silu};
 use crate::runtime::view::View;
 
-/// What a linear layer's sums go through, elementwise.
+/// The activation that is applied to the sums of a linear layer, elementwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// Nothing.
+    /// No activation.
     #[default]
     None,
-    /// max(x, 0): [`relu`](fn@crate::ops::relu).
+    /// max(x, 0), as in [`relu`](fn@crate::ops::relu).
     Relu,
-    /// The tanh form: [`gelu`](fn@crate::ops::gelu).
+    /// GELU in its tanh form, as in [`gelu`](fn@crate::ops::gelu).
     Gelu,
-    /// x · σ(x): [`silu`](fn@crate::ops::silu).
+    /// x · σ(x), as in [`silu`](fn@crate::ops::silu).
     Silu,
 }
 
 impl Activation {
     pub(super) const NAMES: &'static [&'static str] = &["none", "relu", "gelu", "silu"];
 
-    /// Of one of [`NAMES`](Self::NAMES).
+    /// The activation with this name, one of [`NAMES`](Self::NAMES).
     pub(super) fn named(name: &str) -> Self {
         match name {
             "relu" => Self::Relu,
@@ -32,7 +32,7 @@ impl Activation {
         }
     }
 
-    /// As the kernels call it.
+    /// The number that stands for the activation in the kernels.
     pub(super) fn number(self) -> u32 {
         match self {
             Self::None => gk::NONE,
@@ -42,7 +42,7 @@ impl Activation {
         }
     }
 
-    /// In f64.
+    /// The activation in f64.
     pub(super) fn value(self) -> fn(f64) -> f64 {
         match self {
             Self::None => |x| x,
@@ -53,7 +53,7 @@ impl Activation {
     }
 }
 
-/// What follows the product of a linear layer, in this order: bias, activation, residual. Nothing by default.
+/// The operations that follow the product of a linear layer, in this order: bias, activation, residual. None by default.
 ///
 /// ```
 /// # use warpsmith::ops::{Activation, Epilogue};
@@ -75,7 +75,7 @@ impl<T> Default for Epilogue<'_, T> {
 }
 
 impl<'a, T> Epilogue<'a, T> {
-    /// Nothing follows.
+    /// No operation follows.
     pub fn new() -> Self {
         Self::default()
     }

@@ -22,19 +22,19 @@ use crate::runtime::view::{View, ViewMut};
 
 type HopperArgs<T> = <AttentionFp8Hopper<T, 64, 128, 3> as Kernel>::Args;
 
-/// What a kernel computes at a time.
+/// The tile that a kernel computes at a time.
 #[derive(Clone, Copy)]
 struct Tile {
     keys: u32,
     consumers: u32,
 }
 
-/// A call whose arguments fit together.
+/// A call with checked arguments.
 pub(super) struct Call<'a, T> {
     /// Q, K and V.
     inputs: [View<'a, f8e4m3>; 3],
     scales: [View<'a, f32>; 3],
-    /// From a head's scale to the next.
+    /// The distance from the scale of one head to that of the next.
     steps: [u32; 3],
     o: ViewMut<'a, T>,
     lse: ViewMut<'a, f32>,
@@ -73,7 +73,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         Ok(Self { inputs: [q, k, v], scales: scales.map(|(_, scales)| scales), steps, o, lse, problem })
     }
 
-    /// The tensors of a launch whose types are known only now.
+    /// Builds the call from a launch's tensors, whose types are known only at run time.
     pub(super) fn of(stream: &Stream, args: &mut Arguments<'a>, params: &Params) -> Result<Self> {
         let options = problem::options(args, params)?;
         let (q_scales, k_scales, v_scales) =
@@ -91,8 +91,8 @@ impl<'a, T: Float + Half> Call<'a, T> {
         }
     }
 
-    /// Whether a kernel is built for such heads, nothing but masks happens to the scores, and TMA can address the tensors: in units of 16 bytes, by
-    /// strides other than 0, and not without keys.
+    /// Whether a kernel is built for this d, scores are changed by nothing but masks, and TMA can address the tensors: strides
+    /// are nonzero multiples of 16 bytes, and there are keys.
     fn fits_hopper(&self) -> bool {
         let sizes = &self.problem.sizes;
         [64, 128].contains(&sizes.d)
@@ -133,8 +133,8 @@ impl<'a, T: Float + Half> Call<'a, T> {
             self.problem.sizes,
         );
         self.problem.note_work(f8e4m3::DTYPE, 2);
-        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, there is a scale for every head of K or one for
-        // all, and what is read of lengths and offsets is bounded in the kernel.
+        // SAFETY: the tensors are live and have these sizes and strides, outputs are borrowed mutably, there is a scale for
+        // every head of K or one for all, and the kernel bounds the lengths and offsets that it reads.
         unsafe { stream.launch::<simple::AttentionFp8Simple<T>>(grid, args) }
     }
 

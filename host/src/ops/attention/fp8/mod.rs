@@ -16,37 +16,37 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// What [`attention_fp8`] is computed from: 8-bit floats, and what they are multiplied with.
+/// The inputs of [`attention_fp8`]: 8-bit floats and their scales.
 ///
-/// Scales are `[batch, kv_heads]`, contiguous, a number for every head of keys and what goes with it, or `[1]` for all: `q_scales` has one for the
-/// queries of all heads that share a head of keys. They are not below zero.
+/// Scales are `[batch, kv_heads]`, contiguous, with a number for every head of keys, or `[1]` for all heads. A number in
+/// `q_scales` is for the queries of all heads that share a head of keys. Scales must not be negative.
 #[derive(Clone, Copy, Debug)]
 pub struct Fp8Heads<'a> {
     /// The queries, `[batch, heads, q_len, d]`.
     pub q: View<'a, f8e4m3>,
-    /// Their scales.
+    /// The scales of the queries.
     pub q_scales: View<'a, f32>,
     /// The keys, `[batch, kv_heads, k_len, d]`.
     pub k: View<'a, f8e4m3>,
-    /// Their scales.
+    /// The scales of the keys.
     pub k_scales: View<'a, f32>,
-    /// The values, of the keys' shape.
+    /// The values, of the same shape as the keys.
     pub v: View<'a, f8e4m3>,
-    /// Their scales.
+    /// The scales of the values.
     pub v_scales: View<'a, f32>,
 }
 
-/// O = softmax(Q·Kᵀ·scale)·V of 8-bit floats, every head with scales of its own, without the scores ever being in memory.
+/// O = softmax(Q·Kᵀ·scale)·V for 8-bit floats with separate scales for every head, without ever storing the scores in memory.
 ///
-/// `q` is `[batch, heads, q_len, d]`, `k` and `v` are `[batch, kv_heads, k_len, d]` with kv_heads dividing heads (GQA, MQA), all
-/// [`f8e4m3`](struct@crate::f8e4m3) with free strides but contiguous d, which is at most 256. What is meant is each element times its head's scale; a product
-/// of the scales of queries and keys that is below zero counts as zero. The result is `[batch, heads, q_len, d]` in f16 or bf16, dense. A query that sees no
-/// key gives zeros.
+/// `q` is `[batch, heads, q_len, d]`, `k` and `v` are `[batch, kv_heads, k_len, d]` with kv_heads dividing heads (GQA, MQA),
+/// all [`f8e4m3`](struct@crate::f8e4m3) with any strides but contiguous d, which is at most 256. Each element stands for its
+/// value times the scale of its head; if the product of the scales of queries and keys is negative, it counts as zero. The
+/// result is `[batch, heads, q_len, d]` in f16 or bf16, dense. The result of a query that sees no key is zeros.
 ///
-/// On Hopper, d of 64 and 128 with rows at multiples of 16 bytes run on the tensor cores in 8 bits, unless sequences are packed or scores have a
-/// soft cap or slopes, with memory for a copy of V while they run. There, weights are rounded to 3 bits of mantissa: of independent values, the result
-/// deviates by 2.6 % of its own deviation. Everything else, and every other GPU, takes a path of f32 arithmetic that is some hundred times slower. The work is
-/// queued on `stream`.
+/// On Hopper, d of 64 and 128 with rows at multiples of 16 bytes run on the tensor cores in 8 bits, unless sequences are packed
+/// or scores have a soft cap or slopes; this path takes memory for a copy of V while it runs. It rounds weights to 3 bits of
+/// mantissa: for independent values, the standard deviation of the error is 2.6 % of that of the result. Everything else, and
+/// every other GPU, takes a path of f32 arithmetic that is some hundred times slower. The work is queued on `stream`.
 ///
 /// Shah et al., "FlashAttention-3", arXiv:2407.08608.
 ///
@@ -79,7 +79,7 @@ pub fn attention_fp8<T: Float + Half>(
     Ok(attention_fp8_with_lse(stream, heads, options)?.0)
 }
 
-/// [`attention_fp8`], and the logsumexp of each query's scores, `[batch, heads, q_len]`: −∞ where it sees no key.
+/// [`attention_fp8`], with the logsumexp of each query's scores, `[batch, heads, q_len]`: −∞ where a query sees no key.
 ///
 /// # Errors
 /// Same as [`attention_fp8`].
@@ -95,7 +95,7 @@ pub fn attention_fp8_with_lse<T: Float + Half>(
     Ok((o, lse))
 }
 
-/// [`attention_fp8_with_lse`] into `o`, of the shape of `q` with free strides but contiguous d, and `lse`, contiguous.
+/// [`attention_fp8_with_lse`] that writes to `o`, of the shape of `q` with any strides but contiguous d, and `lse`, contiguous.
 ///
 /// # Errors
 /// Same as [`attention_fp8`].

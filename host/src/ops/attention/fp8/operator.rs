@@ -21,10 +21,10 @@ pub struct AttentionFp8;
 const TO: ParamInfo = ParamInfo::choice("to", "bfloat16", &["float16", "bfloat16"], "the type of o");
 const PARAMS: [ParamInfo; 6] = [TO, OPTIONS[0], OPTIONS[1], OPTIONS[2], OPTIONS[3], OPTIONS[4]];
 
-/// The tensors with rows of d.
+/// The tensors whose rows have d elements.
 const TENSORS: [&str; 4] = ["q", "k", "v", "o"];
 
-/// Runs a block with the call that the tensors of a launch amount to, of whatever type its result is.
+/// Runs a block with the call that a launch's tensors describe, whatever the type of its result.
 macro_rules! call {
     ($stream:expr, $args:expr, $params:expr, |$call:ident| $body:expr) => {{
         let to = target($params)?;
@@ -94,10 +94,10 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
         && !["slopes", "cu_q", "cu_k"].into_iter().any(|name| case.has(name))
 }
 
-/// The deviation of elements, unless a case says otherwise: with their scales they are about as large as normal values.
+/// The deviation of elements, unless a case sets another: times their scales, they are about as large as normal values.
 const ELEMENTS: f64 = 70.0;
 const GREATEST: f64 = 0.016;
-/// The scales, with their values: those of values are far apart, so that heads can be told apart.
+/// The scales and their values: the scales of V differ widely, so that heads can be told apart.
 const SCALES: [(&str, Values); 3] = [
     ("q_scales", Values::Uniform { low: 0.012, high: GREATEST }),
     ("k_scales", Values::Uniform { low: 0.012, high: GREATEST }),
@@ -165,7 +165,7 @@ impl Operator for AttentionFp8 {
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
         let [q, k, d] = case.dims(["q", "k", "d"])?;
         let d = (d as f64).max(1.0);
-        // The deviations of scores and of values, of normal elements with the greatest scales.
+        // The deviations of scores and of values, for normal elements with the greatest scales.
         let factor = f64::from(case.params.f32("scale")?);
         let factor = if factor == 0.0 { 1.0 } else { factor * d.sqrt() };
         let scores = factor * f64::powi(ELEMENTS * GREATEST, 2);
@@ -225,20 +225,21 @@ fn small() -> Vec<Case> {
     let huge = |dtype, sizes| {
         let mut case = to(Case::boundary(&INFO, dtype, dims(sizes)));
         case.name.push_str(" huge");
-        // Finite inputs have to have finite results.
+        // Finite inputs must have finite results.
         let case = case.only(&["sinks"]).values("sinks", Values::Constant(f64::NEG_INFINITY));
         let greatest = |case: Case, name| case.values(name, Values::Constant(448.0));
         let case = ["q", "k"].into_iter().fold(case, greatest);
         ["q_scales", "k_scales"].into_iter().fold(case, |case, name| case.values(name, Values::Constant(8.0)))
     };
     let mut cases = vec![
-        // More pairs of blocks than fit the simulated device at a time, tiles on the diagonal, rows that see nothing.
+        // More pairs of blocks than fit on the simulated device at a time, tiles on the diagonal, rows that see nothing.
         odd(bf16, [1, 5, 1, 300, 340, 64]).param("causal", true),
         odd(f16, [1, 4, 2, 270, 280, 128]).param("causal", true),
         odd(bf16, [1, 6, 2, 270, 280, 128]).param("causal", true),
         odd(bf16, [1, 12, 2, 100, 30, 128]).param("causal", true),
         odd(f16, [2, 2, 2, 129, 66, 64]).param("causal", true),
-        // Three turns a pair, of queries that do not fill it: what the first leaves through is loaded into by the last.
+        // Three turns per pair, with queries that do not fill it: the last turn loads into the buffer from which the
+        // first stored its result.
         odd(bf16, [2, 6, 2, 50, 30, 64]),
         odd(f16, [2, 6, 2, 20, 30, 128]),
         odd(bf16, [1, 6, 2, 400, 30, 64]),
@@ -258,7 +259,7 @@ fn small() -> Vec<Case> {
         odd(bf16, [1, 2, 1, 9, 14, 128]).offset(1),
         // Weights of few keys, of which one is nearly all.
         odd(bf16, [1, 1, 1, 66, 200, 64]).param("scale", 0.6),
-        // What only the readable kernel takes.
+        // Cases that only the readable kernel takes.
         odd(f16, [1, 2, 1, 9, 14, 5]),
         odd(bf16, [1, 1, 1, 9, 14, 72]).param("causal", true),
         with(bf16, [1, 2, 1, 12, 17, 64], &["slopes"]).param("softcap", 1.5),

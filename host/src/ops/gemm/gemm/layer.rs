@@ -21,10 +21,10 @@ use crate::runtime::view::{View, ViewMut};
 
 /// C = A·Bᵀ in bf16 with f32 accumulation: `a` is `[m, k]`, `b` is `[n, k]`, `c` is `[m, n]`, all row-major.
 ///
-/// This is a linear layer: `a` holds activations, `b` the layer's weight. Rows may be padded (a leading dimension above the
-/// row length); any m, n and k work, and k = 0 gives zeros. On Hopper, rows of `a` and `b` at multiples of 16 bytes take the TMA
-/// and wgmma path, for up to 128 rows or columns one that takes about as long as reading the weight; everything else takes the mma.sync path,
-/// fastest with the same alignment. The work is queued on `stream`.
+/// This is a linear layer: `a` holds activations, `b` the layer's weight. Rows may be padded (a leading dimension above the row
+/// length); any m, n and k work, and k = 0 gives zeros. On Hopper, rows of `a` and `b` at multiples of 16 bytes take the TMA
+/// and wgmma path; for up to 128 rows or columns they take a path whose time is about that of reading the weight. Everything
+/// else takes the mma.sync path, which is fastest with the same alignment. The work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the inner or outer sizes do not fit, [`Error::Layout`](crate::Error::Layout) if
@@ -66,7 +66,7 @@ fn problem<'a>(a: View<'a, bf16>, b: View<'a, bf16>, c: ViewMut<'a, bf16>) -> Re
     Problem::new(&INFO, 1.0.into(), 0.0, a, b.t(), c)
 }
 
-/// The tensors of a launch whose types are known only now.
+/// The product of a launch's tensors, whose types are known only at run time.
 fn of<'a>(args: &mut Arguments<'a>) -> Result<Problem<'a, bf16, bf16>> {
     problem(args.input("a")?, args.input("b")?, args.output("c")?)
 }
@@ -89,7 +89,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[],
     dtypes: &[DType::BF16],
-    // A column of a single k is adjacent along m or n as well.
+    // A column with a single k is contiguous along m or n as well.
     kernels: &joined::<7, 1, 8>(kernels(true, false), [GEMM_PAD]),
     variants: &[
         Variant {
@@ -167,7 +167,7 @@ static INFO: OpInfo = OpInfo {
     ],
 };
 
-/// By tiles of `N` columns.
+/// The variant with tiles of `N` columns.
 const fn tiles<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
     Variant {
         name,
@@ -177,7 +177,7 @@ const fn tiles<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
     }
 }
 
-/// Whether the Hopper path can run the case on such a device by tiles of `N` columns.
+/// Whether the Hopper path with tiles of `N` columns can run the case on such a device.
 fn fits_tiles<const N: u32>(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
         return false;
@@ -191,7 +191,7 @@ fn fits_tiles<const N: u32>(device: &DeviceInfo, case: &Case) -> bool {
         && major("b", n).is_some()
 }
 
-/// Whether it can with operands swapped.
+/// Whether the Hopper path can run the case with operands swapped.
 fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([m, n, _]) = case.dims(["m", "n", "k"]) else {
         return false;
@@ -200,17 +200,17 @@ fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
         && store_of_case(case, "c", case.dtype, &[m, n], 0.0) != DIRECT
 }
 
-/// Whether there are operands that copies would be made of.
+/// Whether the case has operands that would be copied.
 fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
     let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
         return false;
     };
     let layout = |name, rows| layout(case, name, case.dtype, &[rows, k], false);
-    // Of a tensor without elements nothing is known.
+    // A tensor without elements has no known layout.
     [m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&layout("a", m), &layout("b", n)])
 }
 
-/// Whether a path for few rows or columns can, for so many.
+/// Whether the path for at most `most` rows or columns can run the case.
 fn fits_few(device: &DeviceInfo, case: &Case, most: u32) -> bool {
     let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
         return false;
@@ -253,7 +253,7 @@ impl Operator for GemmBf16 {
             (8192, 64, 8192),
             (1792, 1792, 1792),
             (1793, 1793, 1793),
-            // Between whole rounds of the widest tiles.
+            // Sizes between whole waves of the widest tiles.
             (1216, 1216, 1216),
             (1440, 1440, 1440),
             (2112, 2112, 2112),
@@ -283,15 +283,15 @@ impl Operator for GemmBf16 {
             Case::boundary(&INFO, bf16, dims(256, 256, 64)),
             Case::boundary(&INFO, bf16, dims(257, 257, 72)),
             Case::boundary(&INFO, bf16, dims(128, 256, 320)),
-            // Tiles of all widths end with whole slabs, with what is left of one, and within either.
+            // Tiles of all widths that end with whole slabs, with the remainder of one, and within either.
             Case::boundary(&INFO, bf16, dims(264, 208, 264)),
             Case::boundary(&INFO, bf16, dims(40, 456, 136)).arrange("c", Arrangement::DENSE.row_pad(8)),
             Case::boundary(&INFO, bf16, dims(136, 347, 72)),
             Case::boundary(&INFO, bf16, dims(1, 1024, 304)),
             Case::boundary(&INFO, bf16, dims(1024, 1, 304)),
-            // A second row of the tall tiles, in which most consumers have nothing.
+            // A second row of tall tiles, in which most consumers have nothing to do.
             Case::boundary(&INFO, bf16, dims(392, 200, 136)),
-            // More stages than the rings of the path for few rows or columns have.
+            // More stages than the rings of the path for few rows or columns.
             Case::boundary(&INFO, bf16, dims(16, 72, 2056)),
             Case::boundary(&INFO, bf16, dims(40, 17, 2048)),
             Case::boundary(&INFO, bf16, dims(64, 136, 1544)),
@@ -326,8 +326,8 @@ impl Operator for GemmBf16 {
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [k] = case.dims(["k"])?;
-        // The tensor core truncates each addend to the largest one's grid, of f32 spacing: up to 2⁻²² of a running sum of size
-        // √k for each step of 16 products, all towards zero, so these errors add up instead of cancelling.
+        // The tensor core truncates each addend to the grid of the largest one, with f32 spacing: up to 2⁻²² of a running sum
+        // of size √k for each step of 16 products, always towards zero, so these errors add up instead of cancelling.
         let abs = (k as f64).sqrt() * (k as f64 / 16.0).max(1.0) * 4.0 * roundoff(DType::F32);
         Ok(Tolerance::new(
             abs,

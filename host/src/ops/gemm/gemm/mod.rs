@@ -1,4 +1,4 @@
-//! 16-bit matrix product on the tensor cores, of operands that lie either way and batches of them.
+//! 16-bit matrix products on the tensor cores, of operands in either order, single or batched.
 
 mod layer;
 mod operator;
@@ -24,14 +24,15 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// C = A·B in f16 or bf16 with f32 accumulation: `a` is `[m, k]`, `b` is `[k, n]`, and the result `[m, n]`; or each of these a batch of
-/// matrices, `[batch, …]`. One of the operands may be a single matrix that all products share.
+/// C = A·B in f16 or bf16 with f32 accumulation: `a` is `[m, k]`, `b` is `[k, n]`, and the result is `[m, n]`; or each of these
+/// is a batch of matrices, `[batch, …]`. One of the operands may be a single matrix that all products share.
 ///
-/// Operands may have any strides: a [transposed](View::t) matrix is read as it lies. Those with adjacent elements along one of their
-/// dimensions and all else at multiples of 16 bytes are read in packs, and on Hopper take the TMA and wgmma path, twice as fast as the one for all
-/// GPUs; a single product of up to 128 rows or columns, of operands that are adjacent along k, then takes about as long as reading them. Larger products of
-/// matrices that lie between packs, rows of an odd number of elements say, copy them first, into memory of the stream's. Any m, n
-/// and k work, and k = 0 gives zeros. The result is a new dense tensor; the work is queued on `stream`.
+/// Operands may have any strides: a [transposed](View::t) matrix is read in place. Operands that are contiguous along one of
+/// their dimensions, with all other strides and the address multiples of 16 bytes, are read in packs of 16 bytes; on Hopper
+/// they take the TMA and wgmma path, which is twice as fast as the path for all GPUs. There, a single product of up to 128 rows
+/// or columns whose operands are contiguous along k takes about as long as reading them. Larger products first copy matrices
+/// that are not aligned to packs, such as rows with an odd number of elements, into memory of the stream. Any m, n and k work,
+/// and k = 0 gives zeros. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1 or C has more
@@ -60,9 +61,9 @@ pub fn gemm<'a, T: Float + Half>(
     Ok(c)
 }
 
-/// C = α·A·B + β·C, with the shapes of [`gemm`]. α is a number, or a tensor
-/// of one. Rows of `c` are contiguous and may lie anywhere apart. With β = 0 nothing that `c` holds counts; with
-/// α = 0 a product that is infinite or NaN still makes NaN.
+/// C = α·A·B + β·C, with the shapes of [`gemm`]. α is a number or a tensor of one element. Rows of `c` are
+/// contiguous, at any distance from each other. With β = 0 the contents of `c` are ignored; with α = 0 a product
+/// that is infinite or NaN still gives NaN.
 ///
 /// # Errors
 /// Same as [`gemm`], and [`Error::Layout`](crate::Error::Layout) if the elements of a row of `c` are not adjacent.
@@ -77,7 +78,7 @@ pub fn gemm_into<'a, T: Float + Half>(
     Problem::new(&operator::INFO, alpha.into(), beta, a.into(), b.into(), c.into())?.launch(stream, None)
 }
 
-/// [`gemm`] with the result, of the same shape, in f32, in which it was summed: a gradient of weights that is to be accumulated, say.
+/// [`gemm`] with the result in f32, in which it was summed: for example a gradient of weights that is to be accumulated.
 ///
 /// # Errors
 /// Same as [`gemm`].
@@ -92,7 +93,8 @@ pub fn gemm_to_f32<'a, T: Float + Half>(
     Ok(c)
 }
 
-/// [`gemm_into`] with `c`, of the same shape, in f32. Where β = 1 and the rows of `c` are whole multiples of 16 bytes, the Hopper path adds to `c` without reading it.
+/// [`gemm_into`] with `c` in f32. With β = 1 and rows of `c` that are whole multiples of 16 bytes, the Hopper path adds to `c`
+/// without reading it.
 ///
 /// # Errors
 /// Same as [`gemm_into`].

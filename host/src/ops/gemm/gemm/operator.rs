@@ -1,4 +1,4 @@
-//! What the products say of themselves.
+//! The products in the registry.
 
 use cuda_std::float::Half;
 use cuda_std::launch::Instance;
@@ -48,12 +48,12 @@ const fn facts(
     }
 }
 
-/// What each kernel of a product is listed as, by types of A and B (f16, bf16) and of C: f32, or that of A and B.
+/// The instances of each kernel of a product, by the types of A and B (f16, bf16) and of C (f32, or the type of A and B).
 type Kernels<const N: usize> = [&'static [Instance]; N];
 
-/// The kernels of products of one type of A and B and one of C, but for [`GEMM_PAD`], which has no types.
+/// The kernels of products with one type of A and B and one of C, except [`GEMM_PAD`], which has no types.
 pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<7> {
-    // C is listed within A, as f32, f16, bf16, of which each type of A has two.
+    // C is listed within A, in the order f32, f16, bf16; each type of A has two of these.
     const fn of_c(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
         let each = all.len() / 4;
         let at = each * (2 * of_bf16 as usize + !to_f32 as usize);
@@ -76,7 +76,7 @@ pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<7>
     ]
 }
 
-/// All of `first` and then of `rest`.
+/// The elements of `first`, then those of `rest`.
 pub(in super::super) const fn joined<const A: usize, const B: usize, const N: usize>(
     first: Kernels<A>,
     rest: Kernels<B>,
@@ -91,7 +91,7 @@ pub(in super::super) const fn joined<const A: usize, const B: usize, const N: us
     all
 }
 
-/// Those of both types of A and B.
+/// The kernels for both types of A and B.
 const fn kernels_into(f32: bool) -> Kernels<15> {
     joined(joined::<7, 7, 14>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
 }
@@ -110,7 +110,7 @@ pub(super) static TO_F32: OpInfo = facts(
     VARIANTS,
 );
 
-/// A form of the operator in the registry.
+/// A form of the product in the registry.
 pub struct Gemm {
     info: &'static OpInfo,
 }
@@ -120,12 +120,12 @@ pub static GEMM: Gemm = Gemm { info: &INFO };
 /// [`gemm_to_f32`](super::gemm_to_f32) in the registry.
 pub static GEMM_TO_F32: Gemm = Gemm { info: &TO_F32 };
 
-/// The type of the case's C.
+/// The type of C in the case.
 pub(super) fn of_c(case: &Case) -> DType {
     if case.params.info().name == TO_F32.name { DType::F32 } else { case.dtype }
 }
 
-/// Launches the form of the operator whose arguments these are.
+/// Launches the form of the operator that takes these arguments.
 pub(super) fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Option<Path>) -> Result<()> {
     let (info, a, c) = (params.info(), args.dtype("a")?, args.dtype("c")?);
     dispatch!(info, a, [f16, bf16] => |T| match c {
@@ -146,12 +146,12 @@ fn launch_typed<T: Float + Half, C: Float>(
     Problem::<T, C>::new(info, alpha, params.f32("beta")?, a, b, c)?.launch(stream, path)
 }
 
-/// A batch of one is a matrix.
+/// The shape of a batch of matrices; a batch of one is a matrix.
 pub(super) fn shape(batch: usize, matrix: [usize; 2]) -> Vec<usize> {
     (batch != 1).then_some(batch).into_iter().chain(matrix).collect()
 }
 
-/// Operands that lie transposed, single and in batches.
+/// Transposed operands, single and in batches.
 const T: Arrangement = Arrangement::DENSE.order(&[1, 0]);
 const BATCHED_T: Arrangement = Arrangement::DENSE.order(&[0, 2, 1]);
 
@@ -163,7 +163,7 @@ impl Operator for Gemm {
     fn cases(&self) -> Vec<Case> {
         let info = self.info;
         let dims = |batch, m, n, k| [("batch", batch), ("m", m), ("n", n), ("k", k)];
-        // The operands that lie transposed, by BLAS's letters.
+        // Transposed operands, by the letters of BLAS.
         let arranged = |case: Case, letters: &str, transposed: Arrangement| {
             let operands = ["a", "b"].into_iter().zip(letters.chars()).filter(|(_, letter)| *letter == 'T');
             operands.fold(case, |case, (name, _)| case.arrange(name, transposed))
@@ -174,12 +174,12 @@ impl Operator for Gemm {
             let case = |n| arranged(Case::production(info, name(n), DType::BF16, dims(1, n, n, n)), letters, T);
             cases.extend([case(4096), case(8192).timed_only()]);
         }
-        // Between whole rounds of the widest tiles.
+        // Sizes between whole waves of the widest tiles.
         for n in [1216, 1440, 1792, 2112] {
             let name = format!("m={n} n={n} k={n} NN bf16");
             cases.push(Case::production(info, name, DType::BF16, dims(1, n, n, n)));
         }
-        // A row for each of GPT-2's tokens: an odd number of elements.
+        // The size of GPT-2's vocabulary, which is odd.
         let vocabulary = "m=4096 n=1024 k=50257 NN bf16";
         cases.push(Case::production(info, vocabulary, DType::BF16, dims(1, 4096, 1024, 50257)).timed_only());
         let batch = "batch=64 m=1024 n=1024 k=1024 NN bf16";
@@ -195,7 +195,7 @@ impl Operator for Gemm {
             cases.extend([
                 Case::odd(info, dtype, dims(1, 133, 141, 59)).param("alpha", 0.75).param("beta", -1.5),
                 arranged(Case::odd(info, dtype, dims(1, 33, 35, 37)), "TT", T),
-                // Ends of the operands between packs.
+                // Operands that end between packs.
                 arranged(Case::odd(info, dtype, dims(1, 21, 19, 37)), "TN", T.row_pad(3))
                     .arrange("b", Arrangement::DENSE.row_pad(5)),
                 Case::odd(info, dtype, dims(1, 21, 19, 37))
@@ -205,12 +205,12 @@ impl Operator for Gemm {
                     .param("beta", 2.0),
                 Case::odd(info, dtype, dims(3, 30, 20, 10)).row_pad(1),
                 Case::odd(info, dtype, dims(2, 16, 24, 32)).arrange("a", Arrangement::DENSE.broadcast(&[0])),
-                // An element for a whole row of A, or for a whole column of B: along k nothing is adjacent.
+                // A single element per row of A, or per column of B: nothing is contiguous along k.
                 Case::odd(info, dtype, dims(1, 16, 24, 32)).arrange("a", Arrangement::DENSE.broadcast(&[1])),
                 Case::odd(info, dtype, dims(1, 24, 16, 32)).arrange("b", Arrangement::DENSE.broadcast(&[0])),
                 Case::odd(info, dtype, dims(1, 40, 24, 32)).offset(1),
                 Case::odd(info, dtype, dims(1, 16, 16, 16)).values("c", Values::Specials),
-                // More stages than the rings of the path for few rows or columns have.
+                // More stages than the rings of the path for few rows or columns.
                 arranged(Case::odd(info, dtype, dims(1, 11, 136, 1544)), "NT", T)
                     .param("alpha", -0.5)
                     .param("beta", 1.5),
@@ -226,7 +226,7 @@ impl Operator for Gemm {
                 Case::empty(info, dtype, dims(1, 0, 8, 8)),
                 Case::empty(info, dtype, dims(1, 8, 0, 8)),
                 Case::empty(info, dtype, dims(0, 8, 8, 8)),
-                // Large enough for operands between packs to be copied first, but the batch is empty.
+                // Large enough that misaligned operands would be copied first, but the batch is empty.
                 Case::empty(info, dtype, dims(0, 16_384, 16_384, 17)),
                 Case::empty(info, dtype, dims(1, 8, 12, 0)).param("beta", 0.5),
                 Case::boundary(info, dtype, dims(1, 128, 128, 32)),
@@ -235,7 +235,8 @@ impl Operator for Gemm {
                 Case::boundary(info, dtype, dims(1, 16, 8, 1)),
             ]);
         }
-        // The last tile of a row has columns of whole slabs and of what is left, ends within either, and is one of several of a block.
+        // The last tile of a row has columns of whole slabs and of a remainder, ends within either, and is one of several tiles
+        // of a block.
         for (letters, n, beta) in
             [("NT", 440, 0.0), ("NN", 440, 0.0), ("NT", 424, -0.5), ("NN", 203, 0.0), ("NT", 301, 1.0)]
         {
@@ -245,7 +246,7 @@ impl Operator for Gemm {
                 |case: Case| if letters == "NN" { case.arrange("b", Arrangement::DENSE.row_pad(whole)) } else { case };
             cases.extend(info.dtypes.iter().map(|dtype| columns(case(*dtype))));
         }
-        // Blocks of the Hopper path that take several tiles, of several products.
+        // Blocks of the Hopper path that take several tiles, from several products.
         for letters in ["NN", "NT", "TN", "TT"] {
             cases.push(arranged(Case::odd(info, DType::F16, dims(1, 304, 520, 200)), letters, T));
         }
@@ -280,7 +281,7 @@ impl Operator for Gemm {
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let (a, b, c) = (inputs.get("a")?, inputs.get("b")?, inputs.get("c")?);
         let shapes = Shapes::of(self.info, a.shape(), b.shape())?;
-        // What is written is the product of f32 factors.
+        // The result is a product with f32 factors.
         let (alpha, beta) = (f64::from(params.f32("alpha")?), f64::from(params.f32("beta")?));
         let alpha = alpha * inputs.optional("scale").map_or(1.0, |scale| scale.to_f64()[0]);
         let mut results = Vec::new();
@@ -305,8 +306,9 @@ impl Operator for Gemm {
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [k] = case.dims(["k"])?;
         let alpha = case.params.f64("alpha")?.abs();
-        // The tensor core truncates each addend to the largest one's grid, of f32 spacing: up to 2⁻²² of a running sum of size √k for each
-        // step of 16 products, all towards zero, so these errors add up instead of cancelling. The factor rounds once more, at six times √k.
+        // The tensor core truncates each addend to the grid of the largest one, with f32 spacing: up to 2⁻²² of a running sum
+        // of size √k for each step of 16 products, always towards zero, so these errors add up instead of cancelling. The
+        // factor rounds once more, at six times √k.
         let abs = alpha * (k as f64).sqrt() * ((k as f64 / 16.0).max(1.0) * 4.0 + 6.0) * roundoff(DType::F32);
         Ok(Tolerance::rounded(
             of_c(case),

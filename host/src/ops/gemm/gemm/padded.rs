@@ -1,4 +1,4 @@
-//! Operands whose rows lie between packs of 16 bytes, copied to where packs can be taken of them.
+//! Operands whose rows are not aligned to packs of 16 bytes, copied so that they can be read in packs.
 
 use cuda_std::float::{Element, Half};
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
@@ -13,17 +13,19 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 
-/// Multiply-adds from which on copies are worth their launches, and rows and columns from which on they are worth their traffic.
+/// The number of multiply-adds from which on copies are worth their launches, and of rows and columns from which on they are
+/// worth their traffic.
 pub(crate) const WORTH: [u64; 2] = [1 << 28, 128];
 
-/// Bytes whose multiples lines of the copies start at: what TMA loads of one lies in one line of L2, and not in parts of two. 1793³ takes 36 µs in place of 41.
+/// Alignment in bytes of the lines of the copies: what TMA loads of a line then lies in one line of L2, not in parts of two.
+/// 1793³ takes 36 µs instead of 41.
 const LINE: u64 = 128;
 
-/// Why the path does not take a problem.
+/// Why the path rejects a problem.
 const WANTED: &str =
     "operands with adjacent elements along one dimension, of which one does not lie at multiples of 16 bytes";
 
-/// Memory for a copy of an operand that lies as it does, its rows or columns at multiples of 16 bytes.
+/// Memory for a copy of an operand in the same order, with its rows or columns at multiples of 16 bytes.
 struct Copied<T> {
     copy: Tensor<T>,
     major: Major,
@@ -31,7 +33,7 @@ struct Copied<T> {
 }
 
 impl<T: Float> Copied<T> {
-    /// Nothing if the operand lies so, or has no adjacent elements.
+    /// `None` if the operand is aligned already, or has no contiguous dimension.
     fn of(stream: &Stream, operand: &Operand<'_, T>) -> Result<Option<Self>> {
         let OperandLayout { strides: [product, row, along_k], rows, k, .. } = operand.layout;
         let Some(major) = operand.layout.adjacent().filter(|_| operand.layout.major.is_none()) else {
@@ -41,7 +43,7 @@ impl<T: Float> Copied<T> {
             Major::K => (rows, k, row),
             Major::Mn => (k, rows, along_k),
         };
-        // A matrix that all products share is one.
+        // A matrix that all products share is copied once.
         let matrices = if product == 0 { 1 } else { operand.rows.shape()[0] as u64 };
         let to = length.next_multiple_of(LINE / size_of::<T>() as u64);
         let lines = Lines { lines: matrices * lines, length, from, to };
@@ -49,7 +51,7 @@ impl<T: Float> Copied<T> {
         Ok(Some(Self { copy, major, lines }))
     }
 
-    /// The copy in place of the operand.
+    /// The copy as a replacement of the operand.
     fn view<'a>(&'a self, operand: &Operand<'_, T>) -> Result<Operand<'a, T>> {
         let OperandLayout { strides: [product, ..], rows, k, .. } = operand.layout;
         let (each, to) = (if self.major == Major::K { rows } else { k }, self.lines.to as usize);
@@ -65,7 +67,7 @@ impl<T: Float> Copied<T> {
     }
 }
 
-/// Copies what is to be copied, in one launch.
+/// Copies the operands that need it, in one launch.
 fn copy<T: Float>(
     info: &'static OpInfo,
     stream: &Stream,
@@ -80,29 +82,30 @@ fn copy<T: Float>(
     }
     let [(from_a, to_a, a), (from_b, to_b, b)] = args;
     let Some(blocks) = grid(info, "a", (a.warps() + b.warps()) as usize, WARPS as usize)? else { return Ok(()) };
-    // SAFETY: what is copied is live and has these lines, elements are of 16 bits, and the copies have room for lines of whole packs.
+    // SAFETY: the sources are live and have these lines, elements have 16 bits, and the copies have room for lines of whole packs.
     unsafe { stream.launch::<GemmPad>(blocks, (from_a, to_a, a, from_b, to_b, b)) }
 }
 
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
-    /// Whether copies would be worth it.
+    /// Whether copies are worth their cost.
     pub(super) fn is_worth_padding(&self) -> bool {
         let [least, side] = WORTH;
         let [m, n, k, batch] = [self.sizes.m, self.sizes.n, self.sizes.k, self.sizes.batch].map(u64::from);
         self.fits_padded() && m.min(n) >= side && m * n >= (least / (k * batch).max(1)).max(1)
     }
 
-    /// Whether there is something to copy, and what is copied can be taken in packs.
+    /// Whether an operand needs a copy, and the copies can be read in packs.
     pub(super) fn fits_padded(&self) -> bool {
         gains_from_copies([&self.a.layout, &self.b.layout])
     }
 
-    /// By the path for operands that lie in packs, after a copy of those that do not. Without memory for the copies it is that for any strides.
+    /// Copies misaligned operands, then takes the path for operands in packs. Without memory for the copies it takes the path
+    /// for any strides.
     pub(super) fn launch_padded(self, stream: &Stream) -> Result<()> {
         if !self.fits_padded() {
             return Err(self.info.param_error("variant", "padded", WANTED));
         }
-        // A batch of none has no matrix that could be copied.
+        // An empty batch has no matrix to copy.
         if self.sizes.batch == 0 {
             return Ok(());
         }

@@ -5,15 +5,15 @@ use gpu_kernels::ops::gemm::gemm::skinny::Cut;
 /// Which kernel computes a product.
 #[derive(Clone, Copy)]
 pub(super) enum Path {
-    /// By clusters that cut it so.
+    /// Clusters that cut the product this way.
     Skinny(Cut),
-    /// By blocks that have so many rows of the weight and all of k.
+    /// Blocks that take this number of rows of the weight and all of k.
     Thin(u32),
-    /// Tiles of so many columns.
+    /// Tiles with this number of columns.
     Hopper(u32),
-    /// Tiles of more rows.
+    /// Tiles with more rows.
     Tall,
-    /// Tiles of so many rows, of swapped operands.
+    /// Tiles with this number of rows, with operands swapped.
     Swapped(u32),
     Padded,
     Mma,

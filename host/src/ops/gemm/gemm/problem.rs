@@ -50,7 +50,7 @@ impl Shapes {
     }
 }
 
-/// A factor that the host knows, or one that lies on the device.
+/// A factor that is known on the host, or one that is stored on the device.
 ///
 /// ```
 /// # use warpsmith::{Device, Tensor, bf16, ops};
@@ -88,16 +88,16 @@ impl<'a> From<&'a Tensor<f32>> for Scalar<'a> {
     }
 }
 
-/// What paths whose operands TMA loads ask for.
+/// What the TMA paths require of their operands.
 const TMA_WANTS: &str =
     "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
 
-/// The columns that tiles can have of an A that lies so and a C of that type.
+/// The numbers of columns that tiles can have for an A in this order and a C of this type.
 pub(super) fn widths(a: Major, c: DType) -> &'static [u32] {
     if a == Major::K && c.size() == 2 { &hopper::FINE_WIDTHS } else { &hopper::WIDTHS }
 }
 
-/// A product whose sizes fit together: C = α·A·B + β·C in type `C`.
+/// A product of matching sizes: C = α·A·B + β·C with C of type `C`.
 pub(super) struct Problem<'a, T, C> {
     pub(super) info: &'static OpInfo,
     pub(super) a: Operand<'a, T>,
@@ -131,7 +131,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             [row, ..] => [0, row as u64],
             [] => [0, 0],
         };
-        // A column of B is what a row of A is.
+        // The columns of B take the role of the rows of A.
         let (a, b) = (Operand::new(a), Operand::new(b.t()));
         let sizes = gk::Problem {
             a: a.layout.strides,
@@ -140,7 +140,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             m,
             n,
             k,
-            // No more than there are tiles.
+            // At most as many as there are tiles.
             batch: if blocks.is_some() { batch as u32 } else { 0 },
             alpha: alpha.factor,
             beta,
@@ -148,7 +148,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         Ok(Self { info, a, b, c, scale: alpha.on_device, sizes })
     }
 
-    /// By one of the paths; by the one that was found fastest or, without such a finding, by the one that is planned if none is named.
+    /// Launches the named path; if none is named, the one that tuning found fastest, else the planned one.
     pub(super) fn launch(self, stream: &Stream, path: Option<Path>) -> Result<()> {
         stream.require_devices(
             self.info.name,
@@ -171,7 +171,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// What was found fastest, if it takes the problem.
+    /// The path that tuning found fastest, if it takes the problem.
     fn tuned(&self, stream: &Stream) -> Result<Option<Path>> {
         let (dtypes, layout) = ([T::DTYPE, T::DTYPE, C::DTYPE], [&self.a.layout, &self.b.layout]);
         let path = plan::tuned(stream, self.info, dtypes, &self.sizes, layout, &Path::NAMED)?;
@@ -189,7 +189,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         Ok(takes.then_some(path))
     }
 
-    /// On Hopper the path for few rows or columns, unless tiles are full of them, then the one that reaches twice what mma.sync does.
+    /// On Hopper, the path for few rows or columns, unless these fill tiles; then the wgmma path, which reaches twice the speed
+    /// of mma.sync.
     fn planned(&self, stream: &Stream) -> Path {
         match stream.device().supports_hopper() {
             true if self.fits_skinny(skinny::MOST) => self.of_few(stream),
@@ -199,12 +200,12 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// Tiles that few rows or columns fill, or clusters that share k.
+    /// For few rows or columns: tiles that they fill, or clusters that share k.
     fn of_few(&self, stream: &Stream) -> Path {
         let sizes = [self.sizes.m, self.sizes.n].map(|size| size as usize);
         let of = stream.device().info().multiprocessors;
         let rows = || {
-            // Cutting k has kernels of its own for up to 16.
+            // The path that cuts k has separate kernels for up to 16.
             let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && self.sizes.m > 16 && self.fits_swapped();
             plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Swapped(rows))
         };
@@ -221,7 +222,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny(Cut::FOUR))
     }
 
-    /// The tiles that fill rounds of the device's multiprocessors best.
+    /// The tiles that best fill waves of the device's multiprocessors.
     pub(super) fn tiles(&self, stream: &Stream) -> Path {
         let sizes = [self.sizes.batch, self.sizes.m, self.sizes.n].map(|size| size as usize);
         let of = stream.device().info().multiprocessors;
@@ -229,17 +230,17 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         if plan::are_better_tall(of, sizes, columns) { Path::Tall } else { Path::Hopper(columns) }
     }
 
-    /// The columns that tiles can have, if TMA takes the operands.
+    /// The numbers of columns that tiles can have, if TMA takes the operands.
     fn widths(&self) -> &'static [u32] {
         self.fits_hopper().map_or(&[], |(a_major, _)| widths(a_major, C::DTYPE))
     }
 
-    /// How the operands lie if TMA takes them. A tile without depth would never be loaded.
+    /// The order of the operands if TMA takes them. With k = 0, a tile would never be loaded.
     pub(super) fn fits_hopper(&self) -> Option<(Major, Major)> {
         self.a.layout.fits_tma().zip(self.b.layout.fits_tma())
     }
 
-    /// By tiles of so many columns.
+    /// Launches tiles with this number of columns.
     pub(super) fn launch_hopper(self, stream: &Stream, columns: u32) -> Result<()> {
         let Some(majors) = self.fits_hopper() else {
             return Err(self.info.param_error("variant", "hopper", TMA_WANTS));
@@ -283,7 +284,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// The same by tiles of the widths between, which there are of C in the operands' type.
+    /// The same with the intermediate widths, which exist only for C in the type of the operands.
     fn launch_fine<const N: u32>(mut self, stream: &Stream, majors: (Major, Major)) -> Result<()> {
         if self.sizes.batch == 0 {
             return Ok(());
@@ -302,7 +303,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// By tiles of more rows.
+    /// Launches tiles with more rows.
     fn launch_tall(mut self, stream: &Stream) -> Result<()> {
         let Some((a_major, b_major)) = self.fits_hopper() else {
             return Err(self.info.param_error("variant", "hopper_tall", TMA_WANTS));
@@ -325,14 +326,14 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// Whether operands can be swapped: they lie along k, and TMA stores C. From registers, columns of the sums would be written, and read where β asks for it,
-    /// an element of a row at a time.
+    /// Whether operands can be swapped: they are contiguous along k, and TMA stores C. From registers, columns of the sums
+    /// would be written, and read if β requires it, one element of a row at a time.
     fn fits_swapped(&self) -> bool {
         matches!(self.fits_hopper(), Some((Major::K, Major::K)))
             && operand::store(&self.c, &self.sizes) != hopper::DIRECT
     }
 
-    /// By tiles of so many rows of C and 256 of its columns.
+    /// Launches tiles of this number of rows of C and 256 of its columns.
     fn launch_swapped(mut self, stream: &Stream, rows: u32) -> Result<()> {
         if self.sizes.batch == 0 {
             return Ok(());
@@ -369,13 +370,13 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         if batch == 0 {
             return Ok(());
         }
-        // `new` has checked that there are no more than a grid has, and made `batch` 0 where there are none.
+        // `new` has checked that there are no more than fit a grid, and set `batch` to 0 if there are none.
         let blocks = m.div_ceil(mma::BLOCK) * n.div_ceil(mma::BLOCK) * batch;
         let (a, b, scale) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?, self.scale_ptr(stream)?);
         let args = (a, b, self.c.ptr_mut(stream)?, scale, self.sizes);
         self.note_work();
-        // SAFETY: the tensors are live, have these sizes at these strides, and c is borrowed mutably; packs are taken only of operands that lie
-        // for them.
+        // SAFETY: the tensors are live and have these sizes at these strides, and c is borrowed mutably; only operands that are
+        // aligned for packs are read in packs.
         unsafe {
             match (self.a.layout.major, self.b.layout.major) {
                 (Some(Major::K), Some(Major::K)) => stream.launch::<mma::GemmMma<T, C, false, false, 8>>(blocks, args),

@@ -12,7 +12,7 @@ use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// Whether clusters take a product of these sizes, of at most so many vectors, of operands that lie so, on such a device.
+/// Whether clusters can take a product of these sizes, with at most `most` vectors and operands in this layout, on such a device.
 pub(super) fn fits(
     device: &DeviceInfo,
     batch: usize,
@@ -28,25 +28,25 @@ fn takes(batch: usize, vectors: usize, most: u32) -> bool {
 }
 
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
-    /// Whether clusters take the problem, of at most so many vectors.
+    /// Whether clusters can take the problem, with at most `most` vectors.
     pub(super) fn fits_skinny(&self, most: u32) -> bool {
         let majors = self.fits_hopper();
         takes(self.sizes.batch as usize, self.sizes.m.min(self.sizes.n) as usize, most)
             && matches!(majors, Some((Major::K, Major::K)))
     }
 
-    /// By clusters that cut it so.
+    /// Launches clusters that cut the product this way.
     pub(super) fn launch_skinny(mut self, stream: &Stream, cut: Cut) -> Result<()> {
         self.require_few(cut.most(), "skinny")?;
         let sizes = self.few();
-        // The sums of a thread: there are enough.
+        // The smallest number of sums per thread that is sufficient.
         let r = cut.sums().iter().copied().find(|r| gk::vectors(*r) >= sizes.vectors).unwrap_or(64);
         let [weight, vectors] = self.few_maps(stream, gk::ROWS, gk::vectors(r))?;
         let grid = cut.share * sizes.rows.div_ceil(gk::ROWS);
         let args = (weight, vectors, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes);
         self.note_work();
-        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; no size is zero, and there are no more vectors than
-        // the kernel takes.
+        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; no size is zero, and there
+        // are at most as many vectors as the kernel takes.
         unsafe {
             match (cut, r) {
                 (Cut::FOUR, 8) => stream.launch::<gk::GemmSkinny<T, C, 4, 2, 8>>(grid, args),
@@ -60,7 +60,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// By blocks that have so many rows of the weight and all of k.
+    /// Launches blocks that take this number of rows of the weight and all of k.
     pub(super) fn launch_thin(mut self, stream: &Stream, rows: u32) -> Result<()> {
         self.require_few(thin::most(rows), "thin")?;
         let sizes = self.few();
@@ -94,7 +94,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         gk::Sizes { c, rows: m.max(n), vectors: m.min(n), k, alpha, beta, padding: 0 }
     }
 
-    /// The maps of its weight and of its vectors, in boxes of so many of each.
+    /// The tensor maps of its weight and of its vectors, in boxes of these numbers of each.
     fn few_maps(&self, stream: &Stream, rows: u32, vectors: u32) -> Result<[TensorMap; 2]> {
         let (weight, of) = if self.sizes.m <= self.sizes.n { (&self.b, &self.a) } else { (&self.a, &self.b) };
         Ok([weight.map(stream, Major::K, rows)?, of.map(stream, Major::K, vectors)?])

@@ -1,4 +1,4 @@
-//! The ways to compute [`gemm`](super::gemm()), and which cases they can run.
+//! The variants of [`gemm`](super::gemm()), and which cases they can run.
 
 use gpu_kernels::ops::gemm::gemm::hopper::{self, DIRECT};
 use gpu_kernels::ops::gemm::gemm::skinny::Cut;
@@ -12,7 +12,7 @@ use super::skinny;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 
-/// By tiles of `N` columns.
+/// The variant with tiles of `N` columns.
 const fn tiles<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
     Variant {
         name,
@@ -103,7 +103,7 @@ pub(super) const VARIANTS: &[Variant] = &[
     MMA,
 ];
 
-/// Whether the Hopper path can run the case on such a device by tiles of `N` columns.
+/// Whether the Hopper path with tiles of `N` columns can run the case on such a device.
 fn fits_tiles<const N: u32>(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
         return false;
@@ -116,7 +116,7 @@ fn fits_tiles<const N: u32>(device: &DeviceInfo, case: &Case) -> bool {
         && fits_tma(case, "b", case.dtype, &b, true).is_some()
 }
 
-/// Whether a path for few rows or columns can, for so many.
+/// Whether the path for at most `most` rows or columns can run the case.
 fn fits_few(device: &DeviceInfo, case: &Case, most: u32) -> bool {
     let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
         return false;
@@ -128,7 +128,7 @@ fn fits_few(device: &DeviceInfo, case: &Case, most: u32) -> bool {
     skinny::fits(device, batch, [m, n], majors, most)
 }
 
-/// Whether the Hopper path can with operands swapped.
+/// Whether the Hopper path can run the case with operands swapped.
 fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
     let (Ok([batch, m, n, k]), Ok(beta)) = (case.dims(["batch", "m", "n", "k"]), case.params.f32("beta")) else {
         return false;
@@ -144,13 +144,13 @@ fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
         && store_of_case(case, "c", of_c(case), &shape(batch, [m, n]), beta) != DIRECT
 }
 
-/// Whether there are operands that copies would be made of.
+/// Whether the case has operands that would be copied.
 fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
     let Ok([batch, m, n, k]) = case.dims(["batch", "m", "n", "k"]) else {
         return false;
     };
     let a = layout(case, "a", case.dtype, &shape(batch, [m, k]), false);
     let b = layout(case, "b", case.dtype, &shape(batch, [k, n]), true);
-    // Of a tensor without elements nothing is known.
+    // A tensor without elements has no known layout.
     [batch, m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&a, &b])
 }
