@@ -12,15 +12,17 @@ use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 use crate::{dispatch, f8e4m3};
 
-/// c\[i, j\] = a_scales\[i\] · b_scales\[j\] · Σ a\[i, k\] · b\[j, k\] for `a` of `[m, k]` and `b` of `[n, k]` in 8-bit floats.
+/// c\[i, j\] = a_scales\[i\] · b_scales\[j\] · Σ a\[i, k\] · b\[j, k\], where `a` is `[m, k]` and `b` is `[n, k]`, both of
+/// 8-bit floats.
 ///
-/// `a` is [`f8e4m3`](struct@crate::f8e4m3), or [`f8e5m2`](struct@crate::f8e5m2), as gradients are; `b`, a weight, is f8e4m3. `a_scales` is `[m]`, or `[1]` for
-/// all of `a`; `b_scales` is `[n]`, a scale for each column of the result, or `[1]`. Rows of `a` and `b` may be padded; those at multiples of 16 bytes
-/// are read fastest, and on Hopper take the TMA and wgmma path. k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense tensor; the work
-/// is queued on `stream`.
+/// `a` is [`f8e4m3`](struct@crate::f8e4m3), or [`f8e5m2`](struct@crate::f8e5m2), which is usual for gradients; `b`, a weight,
+/// is f8e4m3. `a_scales` is `[m]`, or `[1]` for all of `a`; `b_scales` is `[n]`, with a scale for each column of the result, or
+/// `[1]`. Rows of `a` and `b` may be padded; rows at multiples of 16 bytes are read fastest, and on Hopper take the TMA and
+/// wgmma path. k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense tensor; the work is queued on
+/// `stream`.
 ///
-/// Hopper's tensor cores sum with some 13 bits below the greatest addend, as cuBLAS with fast accumulation does; where that is too little,
-/// [`gemm_fp8_blocks`](super::gemm_fp8_blocks()) adds up in f32.
+/// Hopper's tensor cores keep only some 13 bits below the greatest addend, as cuBLAS does with fast accumulation; where that is
+/// not enough, use [`gemm_fp8_blocks`](super::gemm_fp8_blocks()), which accumulates in f32.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far

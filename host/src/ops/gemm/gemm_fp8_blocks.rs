@@ -1,4 +1,4 @@
-//! Product of matrices of 8-bit floats whose blocks have scales of their own.
+//! Product of matrices of 8-bit floats with block-wise scales.
 
 use gpu_kernels::ops::gemm::gemm_fp8_blocks as gk;
 
@@ -12,13 +12,14 @@ use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 use crate::{dispatch, f8e4m3};
 
-/// A·Bᵀ for `a` of `[m, k]` and `b` of `[n, k]` in [`f8e4m3`](struct@crate::f8e4m3), of which blocks of 128 along k have scales: those of `a` a row each,
-/// those of `b` 128 rows.
+/// A·Bᵀ for `a` of `[m, k]` and `b` of `[n, k]` in [`f8e4m3`](struct@crate::f8e4m3), with a scale for each block: a block is
+/// 128 elements along k, of one row of `a` or of 128 rows of `b`.
 ///
-/// `a_scales` is `[m, ⌈k/128⌉]` and `b_scales` `[⌈n/128⌉, ⌈k/128⌉]`, contiguous: what
-/// [`quantize_fp8_1x128`](crate::ops::quantize_fp8_1x128()) makes of activations and [`quantize_fp8_128x128`](crate::ops::quantize_fp8_128x128()) of a weight.
-/// The blocks' products are added in f32. Rows of `a` and `b` may be padded; those at multiples of 16 bytes are read fastest, and on Hopper take the TMA and
-/// wgmma path. k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense tensor; the work is queued on `stream`.
+/// `a_scales` is `[m, ⌈k/128⌉]` and `b_scales` is `[⌈n/128⌉, ⌈k/128⌉]`, contiguous.
+/// [`quantize_fp8_1x128`](crate::ops::quantize_fp8_1x128()) makes the former from activations and
+/// [`quantize_fp8_128x128`](crate::ops::quantize_fp8_128x128()) the latter from a weight. The products of blocks are added in
+/// f32. Rows of `a` and `b` may be padded; rows at multiples of 16 bytes are read fastest, and on Hopper take the TMA and wgmma
+/// path. k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense tensor; the work is queued on `stream`.
 ///
 /// DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv:2412.19437).
 ///

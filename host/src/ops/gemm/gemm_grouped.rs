@@ -1,4 +1,4 @@
-//! Products of groups of rows with a matrix for each.
+//! Grouped matrix product: each group of rows times a matrix of its own.
 
 use std::ops::Range;
 
@@ -21,17 +21,19 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y = x·W(g)ᵀ in f16 or bf16 with f32 accumulation, each group g of rows with a matrix of its own: the experts of a mixture, whose tokens have been sorted
-/// by expert. `x` is `[rows, in]`, `weight` `[groups, out, in]`, `offsets` `[groups + 1]` and the result `[rows, out]`.
+/// y = x·W(g)ᵀ in f16 or bf16 with f32 accumulation, where each group g of rows has a matrix of its own: the experts of a
+/// mixture, with tokens sorted by expert. `x` is `[rows, in]`, `weight` is `[groups, out, in]`, `offsets` is `[groups + 1]` and
+/// the result is `[rows, out]`.
 ///
-/// Group g has the rows `offsets[g]..offsets[g + 1]` and may be empty. Rows in front of `offsets[0]` and behind the last offset are of no group: their
-/// results are zeros, and they cost no product, so that `x` may be larger than what is in it. The offsets stay on the device and are not checked: ones outside of
-/// 0 ..= rows count as those ends, and one that is below the one before as that one.
+/// Group g has the rows `offsets[g]..offsets[g + 1]` and may be empty. Rows before `offsets[0]` and after the last offset
+/// belong to no group: their results are zeros and cost no product, so `x` may be larger than its contents. The offsets stay on
+/// the device and are not checked: they are clamped to 0 ..= rows, and an offset below the previous one counts as the previous
+/// one.
 ///
-/// Rows of `x` and of the result may be padded; `weight` may have any strides, so that with dy for `x` and the matrices turned, `weight.view().t()`, this
-/// is the gradient of `x`. On Hopper, rows of `x` at multiples of 16 bytes and matrices that are dense in either order, at such multiples, take
-/// the TMA and wgmma path; everything else takes the mma.sync path, fastest with the same alignment. The result is a new dense tensor; the
-/// work is queued on `stream`.
+/// Rows of `x` and of the result may be padded. `weight` may have any strides: with dy as `x` and the transposed matrices,
+/// `weight.view().t()`, this computes the gradient of `x`. On Hopper, rows of `x` at multiples of 16 bytes and matrices that
+/// are dense in either order, at multiples of 16 bytes, take the TMA and wgmma path; everything else takes the mma.sync path,
+/// which is fastest with the same alignment. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows of `x` or `y` or the offsets are not
@@ -96,7 +98,7 @@ pub(super) fn launch<T: Float + Half>(
     x.require_row_stride(INFO.name, "x")?;
     let ldc = y.require_row_stride(INFO.name, "y")? as u64;
     let [m, n, k, count] = sizes(&INFO, [("x", rows), ("weight", out), ("x", depth), ("weight", groups)])?;
-    // Every group may end in a tile of its own.
+    // Every group may end in a partial tile.
     let most = |tile: u32| (rows.div_ceil(tile as usize)).saturating_add(groups);
     let blocks = grid(&INFO, "y", most(mma::BLOCK).saturating_mul(n.div_ceil(mma::BLOCK) as usize), 1)?;
     let (x, weight) = (Operand::new(x), Operand::new(weight));
@@ -138,8 +140,8 @@ pub(super) fn launch<T: Float + Half>(
         _ => {
             let (x_ptr, weight_ptr) = (x.rows.ptr(stream)?, weight.rows.ptr(stream)?);
             let args = (x_ptr, weight_ptr, y.ptr_mut(stream)?, problem, offsets.ptr(stream)?, count);
-            // SAFETY: the tensors are live, have these sizes at these strides, and y is borrowed mutably; packs are taken only of operands that
-            // lie for them.
+            // SAFETY: the tensors are live and have these sizes at these strides, and y is borrowed mutably; only operands that
+            // are aligned for packs are read in packs.
             unsafe {
                 match (x.layout.major, weight.layout.major) {
                     (Some(Major::K), Some(Major::K)) => stream.launch::<gk::GemmGroupedMma<T, false, 8>>(blocks, args),
@@ -187,7 +189,7 @@ static INFO: OpInfo = OpInfo {
     ],
 };
 
-/// Whether TMA takes what lies so, `x` and `y`, of such sizes.
+/// Whether TMA takes operands in these layouts, `x` and `y`, of these sizes.
 pub(super) fn fits(layouts: [Option<Major>; 2], [groups, rows, out]: [usize; 3]) -> bool {
     layouts == [Some(Major::K); 2] && groups > 0 && rows > 0 && out > 0 && out.is_multiple_of(8)
 }
@@ -252,7 +254,7 @@ impl Operator for GemmGrouped {
                 Case::boundary(&INFO, dtype, dims(1, 256, 64, 256)),
             ]);
         }
-        // Clusters that take several tiles, of several groups, and several whole ones.
+        // Clusters that take several tiles, from several groups, and several whole tiles.
         let several = |groups, rows, depth| Case::odd(&INFO, DType::F16, dims(groups, rows, depth, 520));
         cases.extend([
             several(4, 400, 72),
@@ -260,7 +262,7 @@ impl Operator for GemmGrouped {
             several(1, 304, 200),
             several(1, 304, 200).arrange("weight", turned),
         ]);
-        // Tiles of which a consumer has nothing, with more stages than the ring has.
+        // Tiles of which one consumer has nothing to do, with more stages than the ring has.
         let few = Case::odd(&INFO, DType::F16, dims(12, 240, 520, 264));
         cases.extend([few.clone(), few.arrange("weight", turned)]);
         cases
@@ -319,7 +321,7 @@ impl Operator for GemmGrouped {
     }
 }
 
-/// The rows of each group, of so many in all: an offset counts as what has been reached where it lies before.
+/// The number of rows of each group, of `rows` in all: an offset below the running maximum counts as the maximum.
 pub(super) fn rows_of_groups(offsets: &HostTensor, rows: usize) -> Vec<Range<usize>> {
     let offsets = offsets.to_f64().into_iter().scan(0, |reached, offset| {
         *reached = (offset.max(0.0) as usize).min(rows).max(*reached);

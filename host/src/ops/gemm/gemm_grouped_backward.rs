@@ -1,4 +1,4 @@
-//! Gradient of the products of groups of rows with a matrix each.
+//! Gradient of the grouped matrix product.
 
 use cuda_std::float::{Element, Half};
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
@@ -22,12 +22,12 @@ use crate::runtime::view::{View, ViewMut};
 
 /// The gradient of [`gemm_grouped`](fn@crate::ops::gemm_grouped): `(dx, dweight)`, the latter in f32.
 ///
-/// `x` is `[rows, in]`, `weight` `[groups, out, in]`, `offsets` `[groups + 1]` as there, and `dy`, the gradient of the result, `[rows, out]`. In the rows of
-/// group g, dx = dy · W(g) and dweight(g) = dyᵀ · x; rows of no group have a dx of zeros and count for no weight, whatever they hold, and the weight of a group
-/// without rows has a gradient of zeros. Sums are f32 and in the order of the rows, the same every time. The results are new dense
-/// tensors; the work is queued on `stream`.
+/// `x` is `[rows, in]`, `weight` is `[groups, out, in]`, `offsets` is `[groups + 1]`, as in the forward, and `dy`, the gradient of the result, is
+/// `[rows, out]`. In the rows of group g, dx = dy · W(g) and dweight(g) = dyᵀ · x. Rows of no group have a dx of zeros and contribute to no weight,
+/// whatever they contain; the weight of a group without rows has a gradient of zeros. Sums are f32 in the order of the rows, the same every time. The
+/// results are new dense tensors; the work is queued on `stream`.
 ///
-/// Rows of `x` and `dy` may be padded; `weight` may have any strides. Rows at multiples of 16 bytes are what the fast paths want, as there.
+/// Rows of `x` and `dy` may be padded; `weight` may have any strides. As in the forward, the fast paths need rows at multiples of 16 bytes.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows or the offsets are not contiguous or rows
@@ -63,26 +63,26 @@ pub fn gemm_grouped_backward<'a, T: Float + Half>(
     Ok((dx, dweight))
 }
 
-/// Where the gradient of [`gemm_grouped`](fn@crate::ops::gemm_grouped) goes.
+/// Where to write the gradient of [`gemm_grouped`](fn@crate::ops::gemm_grouped).
 #[derive(Debug)]
 pub struct GroupedGradients<'a, T> {
-    /// That of the rows, `[rows, in]`; rows may be padded.
+    /// The gradient with respect to the rows, `[rows, in]`; rows may be padded.
     pub dx: ViewMut<'a, T>,
-    /// That of the matrices, `[groups, out, in]`, the last dimension contiguous.
+    /// The gradient with respect to the matrices, `[groups, out, in]`, with a contiguous last dimension.
     pub dweight: WeightGradient<'a, T>,
 }
 
-/// The gradient of weights, in either type.
+/// The gradient of weights, in either of two types.
 #[derive(Debug)]
 pub enum WeightGradient<'a, T> {
-    /// As it was summed.
+    /// In f32, as it was summed.
     F32(ViewMut<'a, f32>),
     /// Rounded to the type of the weights.
     Rounded(ViewMut<'a, T>),
 }
 
-/// [`gemm_grouped_backward`] into `gradients`. With `accumulate` the gradient of the matrices is added to what is there; without, nothing that is
-/// there counts.
+/// [`gemm_grouped_backward`] that writes to `gradients`. With `accumulate`, the gradient of the matrices is added to the present contents;
+/// without it, the present contents are ignored.
 ///
 /// # Errors
 /// Same as [`gemm_grouped_backward`].
@@ -99,7 +99,7 @@ pub fn gemm_grouped_backward_into<'a, T: Float + Half>(
     launch(stream, of, accumulate, gradients, Path::Fastest)
 }
 
-/// What a gradient is computed of.
+/// The inputs of the gradient.
 struct Inputs<'a, T> {
     x: View<'a, T>,
     weight: View<'a, T>,
@@ -135,7 +135,7 @@ fn launch<T: Float + Half>(
     gemm_grouped::launch(stream, dy, weight.t(), offsets, dx, path)
 }
 
-/// dweight(g) = dyᵀ · x of the rows of group g, + β · dweight(g).
+/// dweight(g) = dyᵀ · x over the rows of group g, + β · dweight(g).
 fn of_weight<T: Float + Half, C: Float + Element>(
     stream: &Stream,
     dy: View<'_, T>,
@@ -146,7 +146,7 @@ fn of_weight<T: Float + Half, C: Float + Element>(
     path: Path,
 ) -> Result<()> {
     let ([rows, out], [_, depth]) = (dy.dims::<2>(INFO.name, "dy")?, x.dims::<2>(INFO.name, "x")?);
-    // One offset more, as has been checked.
+    // There is one offset more than groups, as was checked.
     let groups = offsets.shape()[0] - 1;
     dweight.require_device(INFO.name, "dweight", stream)?;
     dweight.require_shape(INFO.name, "dweight", &[groups, out, depth])?;
@@ -183,7 +183,8 @@ fn of_weight<T: Float + Half, C: Float + Element>(
     }
     let (dy, x) = (a.rows.ptr(stream)?, b.rows.ptr(stream)?);
     let args = (dy, x, dweight.ptr_mut(stream)?, problem, offsets.ptr(stream)?);
-    // SAFETY: the tensors are live, have these sizes at these strides, and dweight is borrowed mutably; packs are taken where operands lie for them.
+    // SAFETY: the tensors are live and have these sizes at these strides, and dweight is borrowed mutably; packs are read only where operands are
+    // aligned.
     unsafe {
         if [&a, &b].iter().all(|operand| operand.layout.major == Some(Major::Mn)) {
             stream.launch::<gk::GemmGroupedBackwardMma<T, C, 8>>(blocks, args)
@@ -321,10 +322,10 @@ impl Operator for GemmGroupedBackward {
                 Case::boundary(&INFO, dtype, dims(1, 64, 256, 128)),
             ]);
         }
-        // What is behind the last group need not be finite.
+        // Rows after the last group need not be finite.
         let specials = |name| Case::boundary(&INFO, DType::F16, dims(2, 24, 8, 16)).values(name, Values::Specials);
         cases.extend(["x", "dy"].map(|name| specials(name).values("offsets", Values::Constant(0.0))));
-        // Clusters that take several tiles, of several groups; a group of more rows than all stages have.
+        // Clusters that take several tiles, from several groups; a group with more rows than all stages hold.
         cases.extend([dims(3, 300, 264, 264), dims(2, 700, 40, 144)].map(|of| Case::odd(&INFO, DType::F16, of)));
         cases
     }

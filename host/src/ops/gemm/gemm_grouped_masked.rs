@@ -18,16 +18,17 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y(e) = x(e)·W(e)ᵀ in f16 or bf16 with f32 accumulation, of the first `counts[e]` rows of each expert e: a mixture whose tokens lie in places of a fixed
-/// size, as where a graph of launches is replayed. `x` is `[experts, rows, in]`, `weight` `[experts, out, in]`, `counts` `[experts]` and the result
-/// `[experts, rows, out]`.
+/// y(e) = x(e)·W(e)ᵀ in f16 or bf16 with f32 accumulation, for the first `counts[e]` rows of each expert e: a mixture whose
+/// tokens are stored in buffers of a fixed size, as in a CUDA graph that is replayed. `x` is `[experts, rows, in]`, `weight` is
+/// `[experts, out, in]`, `counts` is `[experts]` and the result is `[experts, rows, out]`.
 ///
-/// What other rows of `x` hold means nothing, and those of the result are zeros. The counts stay on the device and are not checked: ones outside of
-/// 0 ..= rows count as those ends. Products take the time of the rows that count. [`gemm_grouped`](super::gemm_grouped()) takes rows that lie one behind the other.
+/// Other rows of `x` are ignored, and their results are zeros. The counts stay on the device and are not checked: they are
+/// clamped to 0 ..= rows. The time of the products depends on the rows that count. For rows stored one after the other, use
+/// [`gemm_grouped`](super::gemm_grouped()).
 ///
-/// Rows of `x` are contiguous, `weight` may have any strides. On Hopper, rows of `x` at multiples of 16 bytes and matrices that are dense in either
-/// order, at such multiples, take the TMA and wgmma path; everything else takes the mma.sync path, fastest with the same alignment. The
-/// result is a new dense tensor; the work is queued on `stream`.
+/// Rows of `x` are contiguous; `weight` may have any strides. On Hopper, rows of `x` at multiples of 16 bytes and matrices that
+/// are dense in either order, at multiples of 16 bytes, take the TMA and wgmma path; everything else takes the mma.sync path,
+/// which is fastest with the same alignment. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows of `x` or `y` or the counts are not
@@ -122,8 +123,8 @@ fn launch<T: Float + Half>(
         _ => {
             let (x_ptr, weight_ptr) = (x.rows.ptr(stream)?, weight.rows.ptr(stream)?);
             let args = (x_ptr, weight_ptr, y.ptr_mut(stream)?, problem, counts.ptr(stream)?);
-            // SAFETY: the tensors are live, have these sizes at these strides, and y is borrowed mutably; packs are taken only of operands that
-            // lie for them.
+            // SAFETY: the tensors are live and have these sizes at these strides, and y is borrowed mutably; only operands that
+            // are aligned for packs are read in packs.
             unsafe {
                 match (x.layout.major, weight.layout.major) {
                     (Some(Major::K), Some(Major::K)) => {
@@ -175,7 +176,7 @@ static INFO: OpInfo = OpInfo {
     ],
 };
 
-/// Whether TMA takes what lies so, `x` and `y`, of so many columns.
+/// Whether TMA takes operands in these layouts, `x` and `y`, with this number of columns.
 fn fits(layouts: [Option<Major>; 2], out: usize) -> bool {
     layouts == [Some(Major::K); 2] && out.is_multiple_of(8)
 }
@@ -239,7 +240,7 @@ impl Operator for GemmGroupedMasked {
                 counted(Case::boundary(&INFO, dtype, dims(1, 256, 64, 256)), 256.0),
             ]);
         }
-        // Clusters that take several tiles, and tiles of which a consumer has nothing with more stages than the ring has.
+        // Clusters that take several tiles, and tiles of which one consumer has nothing to do, with more stages than the ring has.
         let several = |experts, rows, depth, out| Case::odd(&INFO, DType::F16, dims(experts, rows, depth, out));
         for case in [several(4, 300, 200, 520), several(12, 40, 520, 264)] {
             cases.extend([case.clone(), case.arrange("weight", turned)]);

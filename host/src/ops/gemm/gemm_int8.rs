@@ -13,11 +13,13 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// c\[i, j\] = a_scales\[i\] · b_scales\[j\] · Σ a\[i, k\] · b\[j, k\] for `a` of `[m, k]` and `b` of `[n, k]` in 8-bit integers.
+/// c\[i, j\] = a_scales\[i\] · b_scales\[j\] · Σ a\[i, k\] · b\[j, k\], where `a` is `[m, k]` and `b` is `[n, k]`, both of
+/// 8-bit integers.
 ///
-/// `a_scales` is `[m]`, or `[1]` for all of `a`; `b_scales` is `[n]`, a scale for each column of the result, or `[1]`. Rows of `a` and `b` may be padded;
-/// those at multiples of 16 bytes are read fastest, and on Hopper take the TMA and wgmma path. Sums are exact in 32 bits; k = 0 gives zeros. The result, `[m, n]` of any float type, is a new
-/// dense tensor; the work is queued on `stream`.
+/// `a_scales` is `[m]`, or `[1]` for all of `a`; `b_scales` is `[n]`, with a scale for each column of the result, or `[1]`.
+/// Rows of `a` and `b` may be padded; rows at multiples of 16 bytes are read fastest, and on Hopper take the TMA and wgmma
+/// path. Sums are exact in 32 bits; k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense tensor; the work
+/// is queued on `stream`.
 ///
 /// Dettmers et al., "LLM.int8()" (arXiv:2208.07339).
 ///
@@ -86,7 +88,7 @@ fn launch<T: Float>(
     problem.launch_scaled::<gk::GemmInt8Hopper<T>, gk::GemmInt8Mma<T, 16>, gk::GemmInt8Mma<T, 1>>(stream, path, scales)
 }
 
-/// An error unless sums of 32 bits hold so many products.
+/// Fails unless 32-bit sums can hold this number of products.
 fn require_depth(op: &'static str, k: usize) -> Result<()> {
     if k > gk::MAX_K as usize {
         let reason = format!("k is {k}, sums of 32 bits take at most {}", gk::MAX_K);
@@ -95,11 +97,12 @@ fn require_depth(op: &'static str, k: usize) -> Result<()> {
     Ok(())
 }
 
-/// C = A·Bᵀ in 8-bit integers, for `a` of `[m, k]` and `b` of `[n, k]` in floats: both are [quantized by row](quantize_rows_int8()) and multiplied by
-/// [`gemm_int8`].
+/// C = A·Bᵀ in 8-bit integers, where `a` is `[m, k]` and `b` is `[n, k]`, both of floats: both are [quantized by
+/// row](quantize_rows_int8()) and multiplied by [`gemm_int8`].
 ///
-/// What that costs in accuracy: each factor is off by at most half a step, 1/254 of the greatest magnitude in its row. A weight that is
-/// used again is better quantized once. The result, `[m, n]`, is a new dense tensor; the work is queued on `stream`.
+/// The cost in accuracy: each factor is off by at most half a step, 1/254 of the greatest magnitude in its row. A weight that
+/// is used more than once should be quantized once beforehand. The result, `[m, n]`, is a new dense tensor; the work is queued
+/// on `stream`.
 ///
 /// # Errors
 /// Same as [`quantize_rows_int8`](quantize_rows_int8()) and [`gemm_int8`].
@@ -121,7 +124,7 @@ pub fn matmul_int8<'a, T: Float>(
     a: impl Into<View<'a, T>>,
     b: impl Into<View<'a, T>>,
 ) -> Result<Tensor<T>> {
-    // What either of the operators would call by names of its own.
+    // Errors that the two operators would report under their own names.
     let (a, b, op) = (a.into(), b.into(), "matmul_int8");
     stream.require_devices(op, &[("a", &a), ("b", &b)])?;
     let ([_, k], [n, _]): ([usize; 2], [usize; 2]) = (a.dims(op, "a")?, b.dims(op, "b")?);

@@ -21,17 +21,20 @@ use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 use crate::{dispatch, f8e4m3, f8e8m0};
 
-/// A·Bᵀ for `a` of `[m, k]` and `b` of `[n, k]` in 8-bit floats, of which each 32 along k of a row have a power of two as their scale.
+/// A·Bᵀ, where `a` is `[m, k]` and `b` is `[n, k]`, both of 8-bit floats, and each group of 32 elements along k of a row has a
+/// power of two as its scale.
 ///
-/// `a` is [`f8e4m3`](struct@crate::f8e4m3), or [`f8e5m2`](struct@crate::f8e5m2), as gradients are; `b`, a weight, is f8e4m3. `a_scales` is `[m, ⌈k/32⌉]` and
-/// `b_scales` `[n, ⌈k/32⌉]`, contiguous: what [`quantize_mxfp8_1x32`](crate::ops::quantize_mxfp8_1x32()) makes of either. Groups' sums are added in f32,
-/// times their scales, whatever these are; NaN as a scale makes NaN of what it touches. Rows of `a` and `b` may be padded; those at multiples of
-/// 16 bytes are read fastest, and on Hopper take the TMA and wgmma path. k = 0 gives zeros. The result, `[m, n]` of any float type, is a new dense
-/// tensor; the work is queued on `stream`.
+/// `a` is [`f8e4m3`](struct@crate::f8e4m3), or [`f8e5m2`](struct@crate::f8e5m2), which is usual for gradients; `b`, a weight,
+/// is f8e4m3. `a_scales` is `[m, ⌈k/32⌉]` and `b_scales` is `[n, ⌈k/32⌉]`, contiguous, as
+/// [`quantize_mxfp8_1x32`](crate::ops::quantize_mxfp8_1x32()) makes them for either operand. The sums of groups, times their
+/// scales, are added in f32, whatever the scales are; a scale of NaN makes the results that it contributes to NaN. Rows of `a`
+/// and `b` may be padded; rows at multiples of 16 bytes are read fastest, and on Hopper take the TMA and wgmma path. k = 0
+/// gives zeros. The result, `[m, n]` of any float type, is a new dense tensor; the work is queued on `stream`.
 ///
-/// Hopper has no instruction that takes such scales: [`gemm_fp8_blocks`](super::gemm_fp8_blocks()) is nearly twice as fast there. A large product whose result is not f16 is
-/// computed in bf16, which holds these elements times their scales exactly, and takes memory for both operands in that type meanwhile; where a scale is
-/// too far from one for that, and where there is no such memory, by groups.
+/// Hopper has no instruction that takes such scales: [`gemm_fp8_blocks`](super::gemm_fp8_blocks()) is nearly twice as fast
+/// there. A large product whose result is not f16 is computed in bf16, which represents these elements times their scales
+/// exactly; this takes memory for both operands in bf16 during the call. If a scale is too far from one for that, or there is
+/// not enough memory, the product is computed group by group.
 ///
 /// Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0.
 ///
@@ -84,7 +87,7 @@ pub fn gemm_mxfp8_into<'a, Q: Float8, T: Float>(
     launch(stream, of, c.into(), How::Fastest)
 }
 
-/// A product whose operands fit together.
+/// A product with operands of matching sizes.
 #[derive(Clone, Copy)]
 struct Operands<'a, Q> {
     a: View<'a, Q>,
@@ -101,7 +104,7 @@ impl<Q: Float8> Operands<'_, Q> {
         of_blocks(&INFO, stream, [self.a_scales, self.b_scales], [[m, groups], [n, groups]])
     }
 
-    /// By kernels that take 8-bit operands, on `path`. With `needed` they leave at once if there is a zero.
+    /// Launches kernels that take 8-bit operands, on `path`. With `needed`, they return at once if the flag is zero.
     fn multiply<T: Float>(
         &self,
         stream: &Stream,
@@ -125,7 +128,7 @@ impl<Q: Float8> Operands<'_, Q> {
             },
             |grid, packed, (a, b, c, problem)| {
                 let args = (a, b, c, problem, of_a, of_b, needed);
-                // SAFETY: the same; packs are taken only of operands that lie for them.
+                // SAFETY: the same; only operands that are aligned for packs are read in packs.
                 unsafe {
                     if packed {
                         stream.launch::<gk::GemmMxfp8Mma<Q, T, 16>>(grid, args)
@@ -137,9 +140,10 @@ impl<Q: Float8> Operands<'_, Q> {
         )
     }
 
-    /// By a product in bf16 of both operands widened, and, if a scale is too far from one for that, by [`multiply`](Self::multiply) behind it.
+    /// Widens both operands and multiplies them in bf16; if a scale is too far from one for that, [`multiply`](Self::multiply)
+    /// replaces the result.
     fn multiply_widened<T: Float>(&self, stream: &Stream, mut c: ViewMut<'_, T>) -> Result<()> {
-        // Before anything is queued.
+        // Checks the arguments before anything is queued.
         Problem::of_rows(&INFO, NAMES, self.a, self.b, c.reborrow())?;
         let [of_a, of_b] = self.scales(stream)?;
         let [a, b] = [widened(stream, self.a, self.a_scales)?, widened(stream, self.b, self.b_scales)?];
@@ -159,7 +163,7 @@ impl<Q: Float8> Operands<'_, Q> {
     }
 }
 
-/// An operand as bf16, with rows at multiples of 16 bytes.
+/// An operand widened to bf16, with rows at multiples of 16 bytes.
 fn widened<Q: Float8>(stream: &Stream, q: View<'_, Q>, scales: View<'_, f8e8m0>) -> Result<Tensor<bf16>> {
     let [rows, k]: [usize; 2] = q.dims(INFO.name, "q")?;
     let mut wide = Tensor::uninit(stream, [rows, k.next_multiple_of(8)])?;
@@ -173,20 +177,21 @@ fn columns(wide: &Tensor<bf16>, k: usize) -> Result<View<'_, bf16>> {
     wide.view().strided(0, [rows, k], &[stride, 1])
 }
 
-/// Whether widening both operands saves more than it takes. A product of 8-bit elements takes 2·m·n·k FLOPs at 370 TFLOP/s, one in bf16 the same at 640, and widening moves three bytes an
-/// element at 2.8 TB/s: that is as long where m·n/(m + n) is 470. Four launches more take some 8 µs.
+/// Whether widening both operands saves more than it costs. A product of 8-bit elements takes 2·m·n·k FLOPs at 370 TFLOP/s, one
+/// in bf16 the same FLOPs at 640, and widening moves three bytes per element at 2.8 TB/s: the two break even where m·n/(m + n)
+/// is 470. The four additional launches take some 8 µs.
 fn pays([m, n, k]: [usize; 3]) -> bool {
     let [m, n, k] = [m, n, k].map(|size| size as f64);
     let [narrow, wide] = [370e12, 640e12].map(|rate| 2.0 * m * n * k / rate);
     narrow > wide + 3.0 * (m + n) * k / 2.8e12 + 8e-6
 }
 
-/// What computes a product.
+/// The way to compute a product.
 #[derive(Clone, Copy)]
 enum How {
-    /// What is fastest.
+    /// The fastest way.
     Fastest,
-    /// A product in bf16 of both operands widened.
+    /// A bf16 product of both operands, widened.
     Widened,
     /// The kernels of this operator.
     By(Path),
@@ -201,7 +206,7 @@ fn launch<Q: Float8, T: Float>(stream: &Stream, of: Operands<'_, Q>, mut c: View
         How::Widened if !widens => return Err(INFO.param_error("variant", "widened", WIDENS)),
         How::Widened => return of.multiply_widened(stream, c),
         How::Fastest if widens && pays([m, n, k]) => match of.multiply_widened(stream, c.reborrow()) {
-            // It takes two bytes an element of both.
+            // Widening needs two bytes per element of both operands.
             Err(Error::OutOfMemory { .. }) => {}
             result => return result,
         },
@@ -210,7 +215,7 @@ fn launch<Q: Float8, T: Float>(stream: &Stream, of: Operands<'_, Q>, mut c: View
     of.multiply(stream, c, Path::Fastest, None)
 }
 
-/// Whether operands can be widened for a result of this type: bf16 has products in itself and in f32.
+/// Whether operands can be widened for a result of this type: the bf16 product can write bf16 and f32.
 fn widens(c: DType, sizes: [usize; 3]) -> bool {
     c != DType::F16 && !sizes.contains(&0)
 }

@@ -12,14 +12,16 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// C = A·Bᵀ of f32 matrices whose factors are cut to 10 bits of mantissa: `a` is `[m, k]`, `b` is `[n, k]`, and the result `[m, n]`, in f32.
+/// C = A·Bᵀ of f32 matrices whose elements are reduced to 10 bits of mantissa: `a` is `[m, k]`, `b` is `[n, k]`, and the result
+/// is `[m, n]` in f32.
 ///
-/// Factors are off by up to 2⁻¹⁰ of themselves, on Hopper towards zero, so that results are about 2⁻¹⁰ too small there; elsewhere they are rounded.
-/// Sums are f32. [`sgemm`](fn@crate::ops::sgemm) keeps all bits, at an eighth of the rate.
+/// The relative error of a factor is up to 2⁻¹⁰. On Hopper it is always towards zero, so results are about 2⁻¹⁰ too small
+/// there; other GPUs round factors. Sums are f32. [`sgemm`](fn@crate::ops::sgemm) keeps all bits, at an eighth of the rate.
 ///
-/// `a` and `b` may have any strides. Rows along k at multiples of 16 bytes are read in packs, and on Hopper take the TMA and wgmma path; others
-/// go an element at a time, many times slower: a matrix that lies the other way is better [transposed](fn@crate::ops::transpose) before. k = 0 gives zeros.
-/// The result is a new dense tensor; the work is queued on `stream`.
+/// `a` and `b` may have any strides. Rows along k at multiples of 16 bytes are read in packs, and on Hopper take the TMA and
+/// wgmma path; others are read one element at a time, many times slower, so a matrix stored in the other order should be
+/// [transposed](fn@crate::ops::transpose) first. k = 0 gives zeros. The result is a new dense tensor; the work is queued on
+/// `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1,
@@ -45,8 +47,8 @@ pub fn gemm_tf32<'a>(stream: &Stream, a: impl Into<View<'a, f32>>, b: impl Into<
     Ok(c)
 }
 
-/// C = α·A·Bᵀ + β·C, with the shapes of [`gemm_tf32`]. Rows of `c` may be padded. With β = 0 nothing that `c` holds counts; with β = 1 and rows of `c` of
-/// whole multiples of 16 bytes, the Hopper path adds to `c` without reading it.
+/// C = α·A·Bᵀ + β·C, with the shapes of [`gemm_tf32`]. Rows of `c` may be padded. With β = 0 the contents of `c` are ignored;
+/// with β = 1 and rows of `c` that are whole multiples of 16 bytes, the Hopper path adds to `c` without reading it.
 ///
 /// # Errors
 /// Same as [`gemm_tf32`], and [`Error::Layout`](crate::Error::Layout) if rows of `c` are not contiguous and equally far apart.
@@ -74,7 +76,7 @@ fn launch(
         hopper::BLOCK_N,
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
         |grid, args| unsafe { stream.launch::<gk::GemmTf32Hopper>(grid, args) },
-        // SAFETY: the same; packs are taken only of operands that lie for them.
+        // SAFETY: the same; only operands that are aligned for packs are read in packs.
         |grid, packed, args| unsafe {
             if packed {
                 stream.launch::<gk::GemmTf32Mma<4>>(grid, args)
@@ -196,9 +198,10 @@ impl Operator for GemmTf32 {
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [k] = case.dims(["k"])?;
         let (alpha, beta) = (case.params.f64("alpha")?.abs(), case.params.f64("beta")?.abs());
-        // A factor cut to 10 bits of mantissa is up to 2⁻¹⁰ too small, evenly distributed, and a product twice that: less than 2⁻¹⁰ on average, by
-        // which the sum is too small, and than 2⁻¹¹ in standard deviation, by which products of size one walk at random. Six of those are never
-        // seen. Relative to the sum alone: c, of size six, may cancel it.
+        // A factor truncated to 10 bits of mantissa is up to 2⁻¹⁰ too small, uniformly distributed, and a product up to twice
+        // that. The mean error of a product is below 2⁻¹⁰, by which the sum is too small; its standard deviation is below 2⁻¹¹,
+        // and for products of size one these errors add up as a random walk. Six deviations are never seen. The error is
+        // relative to the sum alone: c, of size six, may cancel it.
         let (k, cut) = (k.max(1) as f64, f64::powi(2.0, -10));
         let walk = alpha * 3.0 * k.sqrt() * cut;
         let abs = walk + if beta == 0.0 { 0.0 } else { beta * 6.0 * 2.0 * cut };

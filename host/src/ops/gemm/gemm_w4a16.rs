@@ -15,17 +15,20 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// c\[i, j\] = Σ a\[i, k\] · scales\[j, ⌊k/128⌋\] · (q\[j, k\] − zeros\[j, ⌊k/128⌋\]) for `a` of `[m, k]` in 16-bit floats and q in integers of 4 bits, two a byte of `w`.
+/// c\[i, j\] = Σ a\[i, k\] · scales\[j, ⌊k/128⌋\] · (q\[j, k\] − zeros\[j, ⌊k/128⌋\]), where `a` is `[m, k]` of 16-bit floats
+/// and q are 4-bit integers, two per byte of `w`.
 ///
-/// `w` is `[n, ⌈k/2⌉]`: the lower half of byte i of a row is q of k = 2i, the upper half that of k = 2i + 1, numbers from 0 to 15. With an odd k the last
-/// byte's upper half means nothing. `scales` and, if there are any, `zeros` are `[n, ⌈k/128⌉]`, one for each group of 128 along k. A zero point is a number from
-/// 0 to 15, the lower four bits of its byte: the upper ones mean nothing. Without zero points each is 8.
-/// [`quantize_int4`](crate::ops::quantize_int4()) makes these of a weight; weights of GPTQ and AWQ with groups of 128 have this form once their bytes lie along k
-/// and each zero point has a byte of its own, one more than what GPTQ's files say.
+/// `w` is `[n, ⌈k/2⌉]`: the lower half of byte i of a row is q for k = 2i, the upper half is q for k = 2i + 1, both numbers
+/// from 0 to 15. With an odd k the upper half of the last byte is ignored. `scales` and, if present, `zeros` are
+/// `[n, ⌈k/128⌉]`, one for each group of 128 along k. A zero point is a number from 0 to 15 in the lower four bits of its byte;
+/// the upper bits are ignored. Without zero points, each is 8. [`quantize_int4`](crate::ops::quantize_int4()) makes these
+/// tensors from a weight. GPTQ and AWQ weights with groups of 128 have this form once their bytes are contiguous along k and
+/// each zero point has a byte of its own, with a value one more than in GPTQ's files.
 ///
-/// The weight is widened on the way to the tensor cores, exactly; groups are added in f32, times their scales. Rows may be padded; those at multiples
-/// of 16 bytes are read fastest. Any m works, but each 128 rows widen the weight again. Sums are f32 in a fixed order; k = 0 gives
-/// zeros. The result, `[m, n]`, is a new dense tensor; the work is queued on `stream`.
+/// The weight is widened exactly on the way to the tensor cores; the sums of groups, times their scales, are added in f32. Rows
+/// may be padded; rows at multiples of 16 bytes are read fastest. Any m works, but the weight is widened again for every 128
+/// rows. Sums are f32 in a fixed order; k = 0 gives zeros. The result, `[m, n]`, is a new dense tensor; the work is queued on
+/// `stream`.
 ///
 /// Frantar et al., "GPTQ" (arXiv:2210.17323); Lin et al., "AWQ" (arXiv:2306.00978); "MARLIN" (arXiv:2408.11743).
 ///
@@ -108,8 +111,9 @@ fn launch<'a, T: Float + Half>(
         path,
         |alone, blocks, (a, w, scales, c, sizes)| {
             let args = (a, w, scales, zeros, c, sizes);
-            // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size is zero, there is a block for all rows of the
-            // weight, k is of whole packs and rows lie for them, and zero points are taken only where there are some.
+            // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size is zero, there
+            // are blocks for all rows of the weight, k consists of whole packs and rows are aligned for them, and zero points
+            // are read only if present.
             unsafe {
                 match (alone, asymmetric) {
                     (false, false) => stream.launch::<gk::GemmW4a16Skinny<T, false, false>>(blocks, args),
@@ -177,7 +181,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[],
     dtypes: &[DType::F16, DType::BF16],
-    // The first of the kernels that sum is for results in f32, which this operator does not have.
+    // The first of the summing kernels is for results in f32, which this operator does not have.
     kernels: &[gk::GEMM_W4A16_SKINNY, gk::GEMM_W4A16_CLUSTER, gk::GEMM_W4A16_PARTS, GEMV_SUM.split_at(1).1],
     variants: variants!(run, Scaling::Groups),
 };

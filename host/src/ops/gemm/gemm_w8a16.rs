@@ -14,11 +14,14 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// c\[i, j\] = scales\[j\] · Σ a\[i, k\] · w\[j, k\] for `a` of `[m, k]` in 16-bit floats, `w` of `[n, k]` in 8-bit integers and `scales` of `[n]`.
+/// c\[i, j\] = scales\[j\] · Σ a\[i, k\] · w\[j, k\], where `a` is `[m, k]` of 16-bit floats, `w` is `[n, k]` of 8-bit integers
+/// and `scales` is `[n]`.
 ///
-/// A linear layer whose weight takes half of the memory, and for few rows of `a` less time: the weight is widened on the way to the tensor cores, exactly. [`quantize_rows_int8`](crate::ops::quantize_rows_int8()) makes `w` and `scales` of a weight. Rows may be padded; those at multiples
-/// of 16 bytes are read fastest. Any m works, but each 128 rows widen the weight again. Sums are f32 in a fixed order; k = 0 gives zeros. The result, `[m, n]`, is a
-/// new dense tensor; the work is queued on `stream`.
+/// This is a linear layer whose weight takes half of the memory and, for few rows of `a`, less time: the weight is widened
+/// exactly on the way to the tensor cores. [`quantize_rows_int8`](crate::ops::quantize_rows_int8()) makes `w` and `scales` from
+/// a weight. Rows may be padded; rows at multiples of 16 bytes are read fastest. Any m works, but the weight is widened again
+/// for every 128 rows. Sums are f32 in a fixed order; k = 0 gives zeros. The result, `[m, n]`, is a new dense tensor; the work
+/// is queued on `stream`.
 ///
 /// Dettmers et al., "LLM.int8()" (arXiv:2208.07339); Kim et al., "Who Says Elephants Can't Run" (arXiv:2211.10017).
 ///
@@ -84,8 +87,8 @@ fn launch<'a, T: Float + Half>(
     Problem { info: &INFO, a, w, scales, c }.launch(
         stream,
         path,
-        // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size is zero, there is a block for all rows of the
-        // weight, k is of whole packs and rows lie for them.
+        // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size is zero, there are
+        // blocks for all rows of the weight, k consists of whole packs and rows are aligned for them.
         |alone, blocks, args| unsafe {
             match alone {
                 false => stream.launch::<gk::GemmW8a16Skinny<T, false>>(blocks, args),
@@ -136,7 +139,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[],
     dtypes: &[DType::F16, DType::BF16],
-    // The first of the kernels that sum is for results in f32, which this operator does not have.
+    // The first of the summing kernels is for results in f32, which this operator does not have.
     kernels: &[gk::GEMM_W8A16_SKINNY, gk::GEMM_W8A16_CLUSTER, gk::GEMM_W8A16_PARTS, GEMV_SUM.split_at(1).1],
     variants: variants!(run, Scaling::Rows),
 };

@@ -1,4 +1,4 @@
-//! A linear layer with what follows it.
+//! A linear layer with a fused epilogue.
 
 use cuda_std::float::Half;
 use cuda_std::launch::DevicePtr;
@@ -20,12 +20,13 @@ use crate::runtime::view::{View, ViewMut};
 
 /// y = act(x·Wᵀ + bias) + residual in f16 or bf16 with f32 accumulation: `x` is `[rows, in]`, `weight` `[out, in]`, and the result `[rows, out]`.
 ///
-/// Bias, activation and residual are those of `epilogue`, each of which may be missing. They are applied in f32 to the sums, while the
-/// next part of the product is fetched: nothing but the result is written, and it is rounded once. Rows of all tensors may be padded; `in` = 0 leaves
-/// what the epilogue makes of zeros. On Hopper, rows of `x` and `weight` at multiples of 16 bytes take the TMA and wgmma path; everything else takes
-/// the mma.sync path, fastest with the same alignment. The result is a new dense tensor; the work is queued on `stream`.
+/// `epilogue` holds the bias, activation and residual, each of which is optional. They are applied in f32 to the sums while the
+/// next part of the product is fetched: only the result is written, and it is rounded once. Rows of all tensors may be padded;
+/// with `in` = 0 the epilogue is applied to zeros. On Hopper, rows of `x` and `weight` at multiples of 16 bytes take the TMA
+/// and wgmma path; everything else takes the mma.sync path, which is fastest with the same alignment. The result is a new dense
+/// tensor; the work is queued on `stream`.
 ///
-/// The gradient, without an activation, is [`linear_backward`](fn@crate::ops::linear_backward).
+/// For the gradient, without an activation, use [`linear_backward`](fn@crate::ops::linear_backward).
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
@@ -106,8 +107,8 @@ fn launch<T: Float + Half>(
         columns,
         |grid, (x_map, weight_map, y_map, y, problem, store)| {
             let args = (x_map, weight_map, y_map, y, problem, store, of_bias, of_residual, stride, activation);
-            // SAFETY: the maps and y describe live tensors of these sizes, y is borrowed mutably, and bias and residual have these sizes where
-            // they are there.
+            // SAFETY: the maps and y describe live tensors of these sizes, y is borrowed mutably, and bias and residual have
+            // these sizes if present.
             unsafe {
                 match (path, columns) {
                     (Path::Swapped, 64) => stream.launch::<gk::LinearSwapped<T, 64>>(grid, args),
@@ -121,7 +122,7 @@ fn launch<T: Float + Half>(
         },
         |grid, packed, (x, weight, y, problem)| {
             let args = (x, weight, y, problem, of_bias, of_residual, stride, activation);
-            // SAFETY: the same; packs are taken only of operands that lie for them.
+            // SAFETY: the same; only operands that are aligned for packs are read in packs.
             unsafe {
                 if packed {
                     stream.launch::<gk::LinearMma<T, 8>>(grid, args)
@@ -133,7 +134,7 @@ fn launch<T: Float + Half>(
     )
 }
 
-/// The variants' names, and their tiles' columns.
+/// The names of the variants, and the number of columns of their tiles.
 const NAMED: [(&str, (Path, u32)); 7] = [
     ("hopper", (Path::Hopper, 256)),
     ("hopper_192", (Path::Hopper, 192)),
@@ -218,7 +219,7 @@ fn fits(device: &DeviceInfo, case: &Case) -> bool {
     fits_hopper(device, case, case.dtype, ["x", "weight"], ["rows", "out", "in"])
 }
 
-/// The same with operands swapped.
+/// Whether the Hopper path can run the case with operands swapped.
 fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
     let Ok([rows, out]) = case.dims(["rows", "out"]) else {
         return false;
@@ -293,7 +294,7 @@ impl Operator for Linear {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [rows, depth, out] = case.dims(["rows", "in", "out"])?;
-        // Sums have a size of one, where activations bend.
+        // Sums have a size of one, where activations are most curved.
         let high = (3.0 / depth.max(1) as f64).sqrt();
         let specs = [
             InputSpec::normal("x", case.dtype, [rows, depth]),
@@ -340,8 +341,9 @@ impl Operator for Linear {
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [depth] = case.dims(["in"])?;
-        // A sum of size one is truncated towards zero by 2⁻²² for each step of 16 products, as gemm's are. Adding the bias, of size four, and the
-        // residual rounds; the approximations of an activation are 2⁻²⁰ of it; and its slope is below 1.2.
+        // A sum of size one is truncated towards zero by 2⁻²² for each step of 16 products, as in gemm. Adding the bias, of
+        // size four, and the residual rounds; the approximation of an activation has a relative error of 2⁻²⁰; and its slope is
+        // below 1.2.
         let sum = (depth as f64 / 16.0).max(1.0) * 4.0 * roundoff(DType::F32);
         let abs = 1.2 * sum + 8.0 * 16.0 * roundoff(DType::F32);
         Ok(Tolerance::rounded(

@@ -19,13 +19,14 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradients of [`linear`](fn@crate::ops::linear) without an activation, of which those of weight and bias are in f32.
+/// The gradients of [`linear`](fn@crate::ops::linear) without an activation; those of weight and bias are in f32.
 ///
-/// `x` is `[rows, in]`, `weight` `[out, in]`, and `dy`, the gradient of the result, `[rows, out]`, all with rows that may be padded: dx = dy · weight,
-/// dweight = dyᵀ · x and dbias = Σ dy over the rows. The gradient of a residual is dy itself. With an activation, what it was applied to has to be kept:
-/// a layer that is trained is linear without one, then the activation; backward goes through [`gelu_backward`](fn@crate::ops::gelu_backward) or its
-/// like first. Sums are f32 and in an order that depends on the device and the shape alone. The results are new dense tensors; the work is queued on
-/// `stream`.
+/// `x` is `[rows, in]`, `weight` is `[out, in]`, and `dy`, the gradient of the result, is `[rows, out]`; all rows may be
+/// padded. dx = dy · weight, dweight = dyᵀ · x and dbias = Σ dy over the rows. The gradient of a residual is dy itself. The
+/// gradient of an activation needs the activation's input, so a layer in training should call [`linear`](fn@crate::ops::linear)
+/// without an activation and then the activation; its backward calls [`gelu_backward`](fn@crate::ops::gelu_backward) or the
+/// like first. Sums are f32 in an order that depends only on the device and the shape. The results are new dense tensors; the
+/// work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
@@ -66,27 +67,27 @@ pub fn linear_backward<'a, T: Float + Half>(
 /// The gradients of a linear layer.
 #[derive(Debug)]
 pub struct LayerGradients<T> {
-    /// By the input, `[rows, in]`.
+    /// The gradient with respect to the input, `[rows, in]`.
     pub dx: Tensor<T>,
-    /// By the weight, `[out, in]`, in which it was summed.
+    /// The gradient with respect to the weight, `[out, in]`, in f32, as it was summed.
     pub dweight: Tensor<f32>,
-    /// By the bias, `[out]`, likewise.
+    /// The gradient with respect to the bias, `[out]`, likewise.
     pub dbias: Tensor<f32>,
 }
 
-/// Where [`LayerGradients`] go.
+/// Where to write [`LayerGradients`].
 #[derive(Debug)]
 pub struct LayerGradientsMut<'a, T> {
-    /// That of the input, `[rows, in]`; rows may be padded.
+    /// The gradient with respect to the input, `[rows, in]`; rows may be padded.
     pub dx: ViewMut<'a, T>,
-    /// That of the weight, `[out, in]`; rows may be padded.
+    /// The gradient with respect to the weight, `[out, in]`; rows may be padded.
     pub dweight: ViewMut<'a, f32>,
-    /// That of the bias, `[out]`, contiguous.
+    /// The gradient with respect to the bias, `[out]`, contiguous.
     pub dbias: ViewMut<'a, f32>,
 }
 
-/// [`linear_backward`] into `gradients`. With `accumulate` the gradients of weight and bias are added to what is there; without, nothing that is
-/// there counts.
+/// [`linear_backward`] that writes to `gradients`. With `accumulate`, the gradients of weight and bias are added to the present
+/// contents; without it, the present contents are ignored.
 ///
 /// # Errors
 /// Same as [`linear_backward`].
@@ -136,7 +137,7 @@ fn sum_columns<T: Float + Half>(
     let packed = d.is_multiple_of(8) && dy.rows_aligned(16);
     let columns = gk::columns(if packed { 8 } else { 1 }) as usize;
     let Some(strips) = grid(&INFO, "dy", d, columns)? else { return Ok(()) };
-    // Enough blocks for every multiprocessor to have several, which have more than a few rows each.
+    // Enough blocks that every multiprocessor has several, each with more than a few rows.
     let blocks = stream.device().info().multiprocessors.max(1) as usize * BLOCKS_EACH;
     let parts = (blocks / strips as usize).clamp(1, rows.div_ceil(ROWS_EACH).max(1)).min(MAX_PARTS);
     let rows_each = rows.div_ceil(parts);
@@ -145,8 +146,8 @@ fn sum_columns<T: Float + Half>(
     let before = if accumulate { DevicePtr::from(dbias) } else { DevicePtr::null() };
     let args = (dy.ptr(stream)?, before, partials.ptr_mut(), rows as u64, d as u64, stride, rows_each as u64);
     let grid = (strips, parts as u32);
-    // SAFETY: dy is live and has these rows at this stride, packs are taken only of rows that lie for them; dbias holds d elements, and the scratch
-    // a row of d for each part.
+    // SAFETY: dy is live and has these rows at this stride, packs are read only from rows that are aligned for them, dbias
+    // holds d elements, and the scratch memory holds a row of d for each part.
     unsafe {
         if packed {
             stream.launch::<gk::LinearBackwardBias<T, 8>>(grid, args)?;
@@ -157,11 +158,11 @@ fn sum_columns<T: Float + Half>(
     columns::sum(&INFO, stream, &partials, [Some(dbias), None], parts, d)
 }
 
-/// Blocks of the first launch for each multiprocessor.
+/// Blocks of the first launch per multiprocessor.
 const BLOCKS_EACH: usize = 4;
-/// The fewest rows of a block.
+/// The minimum number of rows per block.
 const ROWS_EACH: usize = 64;
-/// The most blocks along y that a grid may have.
+/// The maximum number of blocks of a grid along y.
 const MAX_PARTS: usize = 65_535;
 
 /// The operator's entry in the registry.
@@ -182,7 +183,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::bool(ACCUMULATE, false, "whether dweight and dbias are added to")],
     dtypes: &[DType::F16, DType::BF16],
-    // Sums of columns are in f32, which is listed first.
+    // Sums of columns are in f32, which is the first in the list.
     kernels: with_products![gk::LINEAR_BACKWARD_BIAS, COLUMN_SUMS.split_at(1).0,],
     variants: &[],
 };

@@ -20,12 +20,13 @@ use crate::runtime::view::{View, ViewMut};
 /// y = act(x·Wgᵀ) ∘ (x·Wuᵀ) in f16 or bf16 with f32 accumulation, the first half of a SwiGLU or GEGLU network: `x` is `[rows, in]`, `gate` and `up` are
 /// `[out, in]`, and the result is `[rows, out]`.
 ///
-/// Both products of an element are formed by one thread, so that neither is written: the result is rounded once. Rows of all tensors may be padded, so that
-/// `gate` and `up` may be views of the halves of one tensor. On Hopper, rows of `x`, `gate` and `up` at multiples of 16 bytes take the TMA
-/// and wgmma path; everything else takes the mma.sync path, fastest with the same alignment. The result is a new dense tensor; the work is
-/// queued on `stream`.
+/// One thread computes both products of an element, so neither is written to memory, and the result is rounded once. Rows of
+/// all tensors may be padded, so `gate` and `up` may be views of the two halves of one tensor. On Hopper, rows of `x`, `gate`
+/// and `up` at multiples of 16 bytes take the TMA and wgmma path; everything else takes the mma.sync path, which is fastest
+/// with the same alignment. The result is a new dense tensor; the work is queued on `stream`.
 ///
-/// For inference: the gradient needs both products, which [`linear`](fn@crate::ops::linear) and [`swiglu`](fn@crate::ops::swiglu) leave behind.
+/// This is for inference: the gradient needs both products, which [`linear`](fn@crate::ops::linear) and
+/// [`swiglu`](fn@crate::ops::swiglu) keep.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
@@ -114,7 +115,7 @@ fn launch<T: Float + Half>(
         |grid, packed, (x, gate, y, problem)| {
             let [_, up_stride, _] = up.layout.strides;
             let args = (x, gate, up.rows.ptr(stream)?, y, problem, up_stride, activation);
-            // SAFETY: the same; packs are taken only of operands that lie for them.
+            // SAFETY: the same; only operands that are aligned for packs are read in packs.
             unsafe {
                 if packed && up.layout.major == Some(Major::K) {
                     stream.launch::<gk::LinearGluMma<T, 8>>(grid, args)
@@ -223,7 +224,7 @@ impl Operator for LinearGlu {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [rows, depth, out] = case.dims(["rows", "in", "out"])?;
-        // Sums have a size of one, where activations bend.
+        // Sums have a size of one, where activations are most curved.
         let high = (3.0 / depth.max(1) as f64).sqrt();
         let weight = |name| InputSpec::new(name, case.dtype, [out, depth], Values::Uniform { low: -high, high });
         let specs = [InputSpec::normal("x", case.dtype, [rows, depth]), weight("gate"), weight("up")];
@@ -253,8 +254,9 @@ impl Operator for LinearGlu {
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [depth] = case.dims(["in"])?;
-        // Each sum of size one is truncated towards zero by 2⁻²² for each step of 16 products, as gemm's are; the other factor, and with it the error's,
-        // is below eight, and an activation's slope below 1.2. Its approximations are 2⁻²⁰ of it.
+        // Each sum of size one is truncated towards zero by 2⁻²² for each step of 16 products, as in gemm; the other factor,
+        // which scales the error, is below eight, and an activation's slope is below 1.2. The approximation of an activation
+        // has a relative error of 2⁻²⁰.
         let sum = (depth as f64 / 16.0).max(1.0) * 4.0 * roundoff(DType::F32);
         Ok(Tolerance::rounded(
             case.dtype,

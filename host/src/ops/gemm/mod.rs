@@ -45,7 +45,7 @@ use super::model::{Bound, OpInfo};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::profile;
 
-/// The kernels of an operator that has some of its own and of 16-bit products.
+/// The kernel list of an operator that has kernels of its own and uses those of 16-bit products.
 macro_rules! with_products {
     ($($own:expr),* $(,)?) => {
         &[
@@ -63,7 +63,7 @@ macro_rules! with_products {
 }
 pub(crate) use with_products;
 
-/// Notes products, `[count, m, n, k]`, as what the next launch computes.
+/// Notes `count` products of m × n × k as the work of the next launch; `sizes` is `[count, m, n, k]`.
 fn note_work(bound: Bound, sizes: [u32; 4]) {
     profile::work(bound, sizes.into_iter().map(u64::from).fold(2, u64::saturating_mul));
 }

@@ -1,4 +1,4 @@
-//! What the products share: how operands lie, and what a launch of the Hopper path needs.
+//! Shared by the products: the layouts of operands, and what a launch of the Hopper path needs.
 
 use cuda_std::launch::TensorMap;
 use gpu_kernels::ops::gemm::{self as gk, gemm::hopper};
@@ -11,27 +11,27 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 use crate::runtime::view::{View, ViewMut};
 
-/// Which elements of an operand are adjacent.
+/// The dimension along which the elements of an operand are contiguous.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Major {
     K,
     Mn,
 }
 
-/// How an operand lies, seen as rows along k: those of A, the columns of B.
+/// The layout of an operand, seen as rows along k: the rows of A, the columns of B.
 #[derive(Clone, Copy)]
 pub(super) struct OperandLayout {
-    /// From a matrix to the next, from a row to the next, along k; 0 where there is no next.
+    /// Strides from one matrix to the next, from one row to the next, and along k; 0 where there is no next one.
     pub(super) strides: [u64; 3],
-    /// `None` if packs of 16 bytes cannot be taken of it.
+    /// `None` if the operand cannot be read in packs of 16 bytes.
     pub(super) major: Option<Major>,
-    /// Rows along k, and elements of one.
+    /// The number of rows along k, and of elements in a row.
     pub(super) rows: u64,
     pub(super) k: u64,
 }
 
 impl OperandLayout {
-    /// Of rows whose first element's address is a multiple of `alignment` bytes, in elements of `size` bytes.
+    /// The layout of rows whose first element's address is a multiple of `alignment` bytes, with elements of `size` bytes.
     pub(super) fn of(shape: &[usize], strides: &[usize], alignment: usize, size: usize) -> Self {
         let stride = |i: usize| match shape[i] {
             0 | 1 => 0,
@@ -40,7 +40,7 @@ impl OperandLayout {
         let rank = shape.len();
         let strides = [if rank > 2 { stride(0) } else { 0 }, stride(rank - 2), stride(rank - 1)];
         let whole = |stride: u64| (stride * size as u64).is_multiple_of(16);
-        // A stride of 0 is one that nothing takes, or that of a view which shows one element many times.
+        // A stride of 0 means that the dimension is never stepped along, or that the view repeats one element.
         let adjacent = |i: usize| stride(i) == 1 || shape[i] < 2;
         let major = match strides {
             // Nothing is read.
@@ -53,8 +53,8 @@ impl OperandLayout {
         Self { strides, major, rows: shape[rank - 2] as u64, k: shape[rank - 1] as u64 }
     }
 
-    /// Which elements are adjacent, wherever rows or columns lie, if those of all matrices are equally far apart: it can be copied to where packs can be
-    /// taken of it.
+    /// The contiguous dimension, whatever the alignment of rows or columns, if all matrices are evenly spaced: such an operand
+    /// can be copied so that it can be read in packs.
     pub(super) fn adjacent(&self) -> Option<Major> {
         let Self { strides: [product, row, along_k], rows, k, .. } = *self;
         let evenly = |lines: u64, apart: u64| product == 0 || product == lines * apart;
@@ -66,7 +66,7 @@ impl OperandLayout {
         }
     }
 
-    /// Its major if TMA can load it: as packs, of rows or columns that do not overlap.
+    /// The contiguous dimension if TMA can load the operand: aligned to packs, with rows or columns that do not overlap.
     pub(super) fn fits_tma(&self) -> Option<Major> {
         let Self { strides: [_, row, along_k], rows, k, .. } = *self;
         self.major.filter(|major| match major {
@@ -77,18 +77,18 @@ impl OperandLayout {
     }
 }
 
-/// Whether copies of operands that lie so would lie in packs where they themselves do not.
+/// Whether copies of operands in these layouts could be read in packs, which they themselves cannot.
 pub(super) fn gains_from_copies(operands: [&OperandLayout; 2]) -> bool {
     operands.iter().any(|layout| layout.major.is_none())
         && operands.iter().all(|layout| layout.major.is_some() || layout.adjacent().is_some())
 }
 
-/// How TMA can load an operand of the case, of that type and shape with rows along k, or as columns if `turned`.
+/// How TMA can load an operand of the case with this type and shape, with rows along k, or columns if `turned`.
 pub(super) fn fits_tma(case: &Case, name: &str, dtype: DType, shape: &[usize], turned: bool) -> Option<Major> {
     layout(case, name, dtype, shape, turned).fits_tma()
 }
 
-/// How an operand of the case lies.
+/// The layout of an operand of the case.
 pub(super) fn layout(case: &Case, name: &str, dtype: DType, shape: &[usize], turned: bool) -> OperandLayout {
     let arrangement = case.arrangement(name);
     let (mut shape, mut strides) = (shape.to_vec(), arrangement.strides(shape));
@@ -102,8 +102,8 @@ pub(super) fn layout(case: &Case, name: &str, dtype: DType, shape: &[usize], tur
     OperandLayout::of(&shape, &strides, 256 + arrangement.offset * size, size)
 }
 
-/// Whether the Hopper path can run a case of C = A·Bᵀ on such a device: operands of that type and these names, whose rows and depth are these
-/// dimensions.
+/// Whether the Hopper path can run a case of C = A·Bᵀ on such a device: the operands have this type and these names, and their
+/// numbers of rows and depth are these dimensions.
 pub(super) fn fits_hopper(device: &DeviceInfo, case: &Case, dtype: DType, names: [&str; 2], dims: [&str; 3]) -> bool {
     let Ok([m, n, k]) = case.dims(dims) else {
         return false;
@@ -112,7 +112,7 @@ pub(super) fn fits_hopper(device: &DeviceInfo, case: &Case, dtype: DType, names:
     device.compute_capability == (9, 0) && m > 0 && n > 0 && fits(names[0], m) && fits(names[1], n)
 }
 
-/// An operand.
+/// An operand: a view with its layout.
 pub(super) struct Operand<'a, T> {
     pub(super) rows: View<'a, T>,
     pub(super) layout: OperandLayout,
@@ -124,8 +124,8 @@ impl<'a, T: Dtype> Operand<'a, T> {
         Self { rows, layout }
     }
 
-    /// The descriptor of its boxes of `rows` by a stage's depth; MN-major they are cut into panels, or, if these are not whole, into halves of panels
-    /// along k.
+    /// The tensor map of its boxes of `rows` by the depth of a stage. Boxes of an MN-major operand are cut into panels or, if
+    /// these are not whole, into halves of panels along k.
     pub(super) fn map(&self, stream: &Stream, major: Major, rows: u32) -> Result<TensorMap> {
         let OperandLayout { strides: [product, row, along_k], rows: all, k, .. } = self.layout;
         let products = if product == 0 { 1 } else { self.rows.shape()[0] as u64 };
@@ -147,7 +147,7 @@ pub(super) struct Tiling {
 }
 
 impl Tiling {
-    /// Of products whose blocks compute `block_m` rows of a tile of `block_n` columns, by operands that lie as `majors` say.
+    /// For products whose blocks compute `block_m` rows of a tile of `block_n` columns, with operands whose layouts are `majors`.
     pub(super) fn new<A: Dtype, B: Dtype, C: Dtype>(
         stream: &Stream,
         (a, b): (&Operand<'_, A>, &Operand<'_, B>),
@@ -165,7 +165,8 @@ impl Tiling {
         Ok(Self { maps: [a_map, b_map, c_map], store, grid })
     }
 
-    /// Of the products of the swapped operands, both K-major, whose tiles have `block_m` rows of C: the maps are B's, A's and C's, which TMA has to store.
+    /// For the products of swapped operands, both K-major, whose tiles have `block_m` rows of C: the maps are those of B, of A
+    /// and of C, which TMA must be able to store.
     pub(super) fn swapped<A: Dtype, B: Dtype, C: Dtype>(
         stream: &Stream,
         (a, b): (&Operand<'_, A>, &Operand<'_, B>),
@@ -186,13 +187,13 @@ pub(super) fn swapped(sizes: &gk::Problem) -> gk::Problem {
     gk::Problem { a: sizes.b, b: sizes.a, m: sizes.n, n: sizes.m, ..*sizes }
 }
 
-/// How a C leaves.
+/// How C is stored.
 pub(super) fn store<C: Dtype>(c: &ViewMut<'_, C>, sizes: &gk::Problem) -> u32 {
     let gk::Problem { m, n, beta, c: strides, .. } = *sizes;
     store_of(size_of::<C>(), c.alignment(), [m, n].map(u64::from), strides, beta)
 }
 
-/// The same of a case, whose C of that type is called `name`.
+/// The same for a case, whose C of that type is called `name`.
 pub(super) fn store_of_case(case: &Case, name: &str, dtype: DType, shape: &[usize], beta: f32) -> u32 {
     let arrangement = case.arrangement(name);
     let strides = arrangement.strides(shape);
@@ -202,7 +203,7 @@ pub(super) fn store_of_case(case: &Case, name: &str, dtype: DType, shape: &[usiz
     store_of(dtype.size(), alignment, [shape[rank - 2] as u64, shape[rank - 1] as u64], apart, beta)
 }
 
-/// The same of m rows of n elements of `size` bytes, by the distances of products and rows.
+/// The same for m rows of n elements of `size` bytes, given the distances between products and between rows.
 fn store_of(size: usize, alignment: usize, [m, n]: [u64; 2], [product, row]: [u64; 2], beta: f32) -> u32 {
     // The copy engine drops what lies outside a tensor in units of 16 bytes.
     let whole = |stride: u64| stride.is_multiple_of(16 / size as u64);
@@ -214,27 +215,27 @@ fn store_of(size: usize, alignment: usize, [m, n]: [u64; 2], [product, row]: [u6
     }
 }
 
-/// The descriptor of what a consumer stores at a time of a C that TMA takes.
+/// The tensor map of the box that a consumer stores at a time, for a C that TMA can store.
 fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Problem) -> Result<TensorMap> {
     let gk::Problem { m, n, batch, c: [product, row], .. } = *sizes;
     let boxed = [hopper::slab_columns::<C>(), hopper::STORE_M];
     tile_map::<C>(stream, c.ptr_mut(stream)?.addr(), [n, m, batch].map(u64::from), [row, product], boxed)
 }
 
-/// Tiles of a cluster of so many products.
+/// The number of tiles of a cluster for this number of products.
 fn tiles([m, n]: [u32; 2], batch: u32, [block_m, block_n]: [u32; 2]) -> usize {
     let of_one = m.div_ceil(hopper::CLUSTER * block_m) as usize * n.div_ceil(block_n) as usize;
     of_one.saturating_mul(batch as usize)
 }
 
-/// Blocks for so many tiles of a cluster: as many as run at a time, or fewer.
+/// The number of blocks for this number of tiles of a cluster: as many as run at a time, or fewer.
 pub(super) fn grid(stream: &Stream, tiles: usize) -> u32 {
     let clusters = (stream.device().info().multiprocessors / hopper::CLUSTER) as usize;
     hopper::CLUSTER * tiles.min(clusters) as u32
 }
 
-/// The descriptor of matrices that are moved in boxes with the 128-byte swizzle. Sizes and distances are in elements, the innermost dimension,
-/// whose elements are adjacent, first; the last is the product.
+/// The tensor map of matrices that are copied in boxes with the 128-byte swizzle. Sizes and distances are in elements; the
+/// innermost dimension, which is contiguous, comes first, and the last is the index of the product.
 fn tile_map<T: Dtype>(
     stream: &Stream,
     address: u64,
@@ -242,7 +243,7 @@ fn tile_map<T: Dtype>(
     [outer, product]: [u64; 2],
     [inner_box, outer_box]: [u32; 2],
 ) -> Result<TensorMap> {
-    // A dimension of one has no stride to speak of, but it must be valid.
+    // The stride of a dimension of one does not matter, but it must be valid.
     let bytes = |stride: u64, inner: u64| {
         let stride = if stride == 0 { inner } else { stride };
         (stride * size_of::<T>() as u64).next_multiple_of(16)

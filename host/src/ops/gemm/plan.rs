@@ -1,4 +1,4 @@
-//! Which kernel a product is computed by: how wide the tiles of the Hopper path are, unless `warpsmith tune` has found what is faster.
+//! Selects the kernel of a product and the tile width of the Hopper path, unless `warpsmith tune` has found a faster one.
 
 use gpu_kernels::ops::gemm::Problem;
 use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, TALL, WIDTHS};
@@ -12,7 +12,8 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tuned::Product;
 
-/// The path that was found fastest for a product, of those with these names, if one was. Whether it takes the operands is the caller's to see.
+/// The path that tuning found fastest for a product, among those with these names, if any. The caller checks whether it takes
+/// the operands.
 pub(super) fn tuned<P: Copy>(
     stream: &Stream,
     info: &OpInfo,
@@ -26,7 +27,7 @@ pub(super) fn tuned<P: Copy>(
     stream.device().tuned_variant(info.name, product, path)
 }
 
-/// How an operand lies, as a [`Product`] says it.
+/// The letter that stands for an operand's layout in a [`Product`].
 fn letter(layout: &OperandLayout) -> char {
     match (layout.major, layout.adjacent()) {
         (Some(Major::K), _) => 'k',
@@ -37,40 +38,43 @@ fn letter(layout: &OperandLayout) -> char {
     }
 }
 
-/// What a tile takes longer than its columns do, in columns.
+/// The fixed cost of a tile, expressed in columns.
 ///
-/// By count, a stage of n columns keeps the tensor cores busy for 4·n clocks, and shared memory, at 128 bytes each, for 3·n + 256: 16 KiB
-/// and n·128 bytes come in, and each of two warpgroups reads 8 KiB and n·128. Below 256 columns that is the longer, and it is 3·(n + 85). Of what
-/// `warpsmith tune` timed on an H100 and an H200 (squares from 512 to 4096 and the production shapes), any from 64 to 128 picks best on both: with
-/// 32, five rounds of narrow tiles go before three of wide ones, which take a fifth less. A single round is not all of that: on an H200 one of 96
-/// or 144 columns takes longer than one of 128 or 160, and there are no such tiles.
+/// By instruction count, a stage of n columns keeps the tensor cores busy for 4·n clocks, and shared memory, at 128 bytes per
+/// clock, for 3·n + 256: 16 KiB and n·128 bytes come in, and each of two warpgroups reads 8 KiB and n·128 bytes. Below 256
+/// columns the latter is longer, and it equals 3·(n + 85). For the products that `warpsmith tune` timed on an H100 and an H200
+/// (squares from 512 to 4096 and the production shapes), any value from 64 to 128 gives the best choices on both: with 32, five
+/// waves of narrow tiles are preferred to three of wide ones, which take a fifth less. This model does not fully describe a
+/// single wave: on an H200 one of 96 or 144 columns takes longer than one of 128 or 160, so there are no such tiles.
 const STEP: usize = 80;
 
-/// Columns, of these `widths` from the widest on, of the tiles for products of `[batch, m, n]` results.
+/// The number of columns, among `widths` from the widest on, of the tiles for products of `[batch, m, n]` results.
 ///
-/// Tiles go round the multiprocessors in rounds, and a round takes as long as its tiles are wide, and a bit. Wider tiles read less for each result, so that
-/// of two that take as long the wider is better; but a narrower one may fill its last round better, or a first that has room for more of them.
+/// Tiles are distributed to the multiprocessors in waves, and the time of a wave is the width of its tiles plus a constant.
+/// Wider tiles read less for each result, so of two widths that take the same time the wider is better; but a narrower one may
+/// fill its last wave better, or a first wave that has room for more tiles.
 pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -> u32 {
     let time = |width: &u32| time(multiprocessors, sizes, [BLOCK_M, *width]);
-    // The first of several, which is the widest.
+    // Of several equal ones `min_by_key` returns the first, which is the widest.
     widths.iter().copied().min_by_key(time).unwrap_or(BLOCK_N)
 }
 
-/// Whether the tall tiles are better than those of so many columns, for products of `[batch, m, n]` results.
+/// Whether the tall tiles are better than those of `columns` columns, for products of `[batch, m, n]` results.
 ///
-/// They are where they take one round and others two: 2112³ takes 31.4 µs for 36.7 on an H200. By count they would be in many rounds as well, but these
-/// take up to a quarter longer: with three consumers, shared memory and the tensor cores are equally busy, and neither waits for the other.
+/// They are better if they take one wave and the others two: 2112³ takes 31.4 µs instead of 36.7 on an H200. By count they
+/// would be better in many waves as well, but these take up to a quarter longer: with three consumers, shared memory and the
+/// tensor cores are equally busy, and neither waits for the other.
 pub(crate) fn are_better_tall(multiprocessors: u32, sizes: [usize; 3], columns: u32) -> bool {
     rounds(multiprocessors, sizes, TALL) == 1
         && time(multiprocessors, sizes, TALL) < time(multiprocessors, sizes, [BLOCK_M, columns])
 }
 
-/// Columns of tiles for a product of many rows and few columns, `[m, n]`, if it is better cut into tiles than along k, as the path for few rows or
-/// columns cuts it.
+/// The number of columns of tiles for a product of many rows and few columns, `[m, n]`, if tiles are better than cutting along
+/// k, as the path for few rows or columns does.
 ///
-/// Rows fill tiles, columns the narrowest that holds them all; k has to be cut only where there are tiles for less than a third of the multiprocessors. On
-/// an H200 (k = 8192) tiles take 0.88 to 0.93 as long with 48 and 64 columns of 8192 rows and more, 0.83 with 128, but 1.04 to 1.16 with 16 and, of 2048
-/// rows, 1.18 and more with any.
+/// Tiles take the narrowest width that holds all columns; k has to be cut only if there are tiles for less than a third of the
+/// multiprocessors. Relative to cutting k, on an H200 (k = 8192) tiles take 0.88 to 0.93 of the time with 48 and 64 columns of
+/// 8192 rows and more, 0.83 with 128, but 1.04 to 1.16 with 16 and, for 2048 rows, 1.18 and more with any number.
 pub(crate) fn of_few_columns(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<u32> {
     let tiles = m.div_ceil((CLUSTER * BLOCK_M) as usize);
     let narrowest = WIDTHS.into_iter().rev().find(|width| *width as usize >= n)?;
@@ -78,11 +82,12 @@ pub(crate) fn of_few_columns(multiprocessors: u32, [m, n]: [usize; 2]) -> Option
     is_full.then_some(narrowest)
 }
 
-/// Rows of tiles of swapped operands, whose 256 other rows are columns of C, for a product of few rows and many columns, `[m, n]`; and whether there are
-/// tiles for a third of the multiprocessors.
+/// The number of rows of tiles with swapped operands, which take 256 columns of C, for a product of few rows and many columns,
+/// `[m, n]`; and whether there are tiles for a third of the multiprocessors.
 ///
-/// Rows fill the narrowest tiles that hold them all, or two of the narrowest if there are too few. On an H200 tiles then take 0.88 to 0.94 as long as cutting k
-/// with 32 to 64 rows of 8192 columns and more, and 0.79 to 0.84 with 96 and 128, but 1.01 to 1.07 with 16 and, with tiles for less than a third, 1.12 and more.
+/// Tiles take the smallest number of rows that holds all rows, or two of the smallest tiles if there are too few tiles. On an
+/// H200 tiles then take 0.88 to 0.94 of the time of cutting k with 32 to 64 rows of 8192 columns and more, and 0.79 to 0.84
+/// with 96 and 128, but 1.01 to 1.07 with 16 and, with tiles for less than a third, 1.12 and more.
 pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u32, bool)> {
     let [_, least] = SWAPPED;
     let are_enough = |rows: u32| {
@@ -94,22 +99,25 @@ pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u
     (n > m).then_some((rows, are_enough(rows)))
 }
 
-/// Whether a product that is cut along k, with so many tiles, fills the multiprocessors once by pairs of blocks.
+/// Whether a product that is cut along k into this number of tiles fills the multiprocessors once with pairs of blocks.
 ///
-/// Blocks of a pair are neighbours on the chip, and every multiprocessor has one. Clusters of four leave some out wherever a group of them is not a
-/// multiple of four: of 64 such clusters, two blocks a multiprocessor, an H200 holds back some until others have ended. Of 8192 rows of a weight (k = 8192)
-/// pairs take 0.73 to 0.93 as long as these with 16 to 128 vectors, and 0.80 to 0.96 as long as tiles; of 4096 and fewer, which leave half of the
-/// multiprocessors empty, 1.0 and 1.08, and of 28672, more than three rounds, 1.06 as long as tiles.
+/// The blocks of a pair are neighbours on the chip, so every multiprocessor gets one. Clusters of four leave multiprocessors
+/// idle if the number in a GPC is not a multiple of four: of 64 such clusters, two blocks per multiprocessor, an H200 delays
+/// some until others have ended. With 8192 rows of a weight (k = 8192), pairs take 0.73 to 0.93 of the time of clusters of four
+/// with 16 to 128 vectors, and 0.80 to 0.96 of that of tiles; with 4096 rows and fewer, which leave half of the multiprocessors
+/// empty, 1.0 and 1.08, and with 28672, more than three waves, 1.06 of that of tiles.
 pub(crate) fn fills_by_pairs(multiprocessors: u32, tiles: u32) -> bool {
     let blocks = tiles.saturating_mul(2);
     (multiprocessors * 3 / 4..=multiprocessors).contains(&blocks)
 }
 
-/// Rows of the weight of blocks that have all of k, if a product of 49 to 128 rows or columns, `[m, n]`, fills the multiprocessors once by them.
+/// The number of rows of the weight per block that takes all of k, if a product of 49 to 128 rows or columns, `[m, n]`, fills
+/// the multiprocessors once with such blocks.
 ///
-/// Such a block takes all vectors in for its rows alone, twice the bytes of these. Fewer vectors are as many bytes in shared memory; fewer blocks leave
-/// multiprocessors empty that cutting k would use, and more take a second round for what clusters of half a multiprocessor start with. On an H200 64 by
-/// 4096 × 4096 take 14.9 µs and, cut, 16.7; 48 take 16.6 and 16.3; 128 by 8192 × 8192 take 40.8 and 43.5.
+/// Such a block loads all vectors for its rows alone, twice the bytes of the rows. With fewer vectors, the bytes in shared
+/// memory are the same; fewer blocks leave multiprocessors empty that cutting k would use, and more need a second wave for what
+/// clusters of half a multiprocessor start with. On an H200 64 by 4096 × 4096 take 14.9 µs and, cut, 16.7; 48 take 16.6 and
+/// 16.3; 128 by 8192 × 8192 take 40.8 and 43.5.
 pub(crate) fn fills_without_cuts(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<u32> {
     let once = multiprocessors as usize * 3 / 4..=multiprocessors as usize;
     let [few, many] = thin::ROWS;
@@ -119,22 +127,24 @@ pub(crate) fn fills_without_cuts(multiprocessors: u32, [m, n]: [usize; 2]) -> Op
     fills.then_some(rows)
 }
 
-/// Whether a product of 17 to 64 rows or columns, `[m, n]`, that is cut along k by four leaves half of the multiprocessors empty, if each block has one.
+/// Whether a product of 17 to 64 rows or columns, `[m, n]`, that is cut along k by four leaves half of the multiprocessors
+/// empty with one block on each.
 ///
-/// Then none of them has to share its memory, and twice as much is under way: on an H200 64 by 2048 × 8192 take 15.6 µs for 18.6. Of 4096 rows of the
-/// weight, 128 blocks, not all clusters of four find room at a time, and 17.2 become 19.2.
+/// Then no block has to share the memory of its multiprocessor, and twice as many bytes are in flight: on an H200 64 by 2048 ×
+/// 8192 take 15.6 µs instead of 18.6. With 4096 rows of the weight, 128 blocks, not all clusters of four fit at a time, and
+/// 17.2 become 19.2.
 pub(crate) fn leaves_half_empty(multiprocessors: u32, [m, n]: [usize; 2]) -> bool {
     let blocks = m.max(n).div_ceil(skinny::ROWS as usize).saturating_mul(Cut::FOUR_ALONE.share as usize);
     (17..=Cut::FOUR_ALONE.most() as usize).contains(&m.min(n)) && blocks <= multiprocessors as usize / 2
 }
 
-/// How long products of so many results take, in columns of tiles of [`BLOCK_M`] rows a block.
+/// The time of products with this number of results, in columns of tiles of [`BLOCK_M`] rows per block.
 fn time(multiprocessors: u32, sizes: [usize; 3], [block_m, block_n]: [u32; 2]) -> usize {
     let columns = (block_n * block_m / BLOCK_M) as usize;
     rounds(multiprocessors, sizes, [block_m, block_n]).saturating_mul(columns + STEP)
 }
 
-/// Rounds of such tiles.
+/// The number of waves of such tiles.
 fn rounds(multiprocessors: u32, [batch, m, n]: [usize; 3], [block_m, block_n]: [u32; 2]) -> usize {
     let tiles = m.div_ceil((CLUSTER * block_m) as usize) * n.div_ceil(block_n as usize);
     tiles.saturating_mul(batch).div_ceil((multiprocessors / CLUSTER).max(1) as usize)
@@ -150,14 +160,14 @@ mod tests {
     fn tiles_are_as_wide_as_fills_rounds() {
         let columns = |multiprocessors, sizes| super::columns(multiprocessors, sizes, &WIDTHS);
         let square = |n| columns(132, [1, n, n]);
-        // 6 × 8 tiles of 192 columns are one round, as 6 × 6 of 256 are.
+        // 6 × 8 tiles of 192 columns are one wave, as are 6 × 6 of 256.
         assert_eq!([1024, 1216, 1440, 2048, 2432, 4096, 8192].map(square), [64, 128, 192, 256, 192, 256, 256]);
-        // Three rounds of 256 before five of 128, and four before five of 192.
+        // Three waves of 256 are preferred to five of 128, and four to five of 192.
         assert_eq!([3096, 3608].map(square), [256, 256]);
         assert_eq!(columns(132, [0, 0, 0]), 256);
         assert_eq!(columns(1, [usize::MAX, 1 << 31, 1 << 31]), 256);
         let square = |n| super::columns(132, [1, n, n], &FINE_WIDTHS);
-        // 6 × 9 tiles of 160 columns are one round, as 7 × 9 of 208 are.
+        // 6 × 9 tiles of 160 columns are one wave, as are 7 × 9 of 208.
         assert_eq!(
             [1024, 1216, 1440, 1792, 2048, 2112, 2432, 4096, 8192].map(square),
             [64, 128, 160, 208, 256, 160, 192, 256, 256]
@@ -167,7 +177,7 @@ mod tests {
     #[test]
     fn tiles_are_tall_where_that_fills_rounds() {
         let is_tall = |n| super::are_better_tall(132, [1, n, n], super::columns(132, [1, n, n], &FINE_WIDTHS));
-        // 6 × 11 of them are one round, where 9 × 14 of 160 columns are two.
+        // 6 × 11 of them are one wave, whereas 9 × 14 of 160 columns are two.
         assert!(is_tall(2112));
         assert_eq!([1024, 1440, 1792, 2048, 2432, 2912, 4096, 8192].map(is_tall), [false; 8]);
     }

@@ -1,4 +1,4 @@
-//! C = A·Bᵀ of operands whose rows lie along k, by either path: what products with epilogues of their own share.
+//! C = A·Bᵀ of operands with contiguous k, on either path: shared by products with epilogues of their own.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, TensorMap};
 use gpu_kernels::ops::gemm as gk;
@@ -16,7 +16,7 @@ use crate::runtime::view::{View, ViewMut};
 /// Which kernel computes a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Path {
-    /// What takes the operands, and is fastest.
+    /// The fastest kernel that takes the operands.
     Fastest,
     /// TMA and wgmma.
     Hopper,
@@ -26,7 +26,7 @@ pub(super) enum Path {
     Mma,
 }
 
-/// A product whose sizes fit together.
+/// A product with checked sizes.
 pub(super) struct Problem<'a, A, B, C> {
     info: &'static OpInfo,
     names: [&'static str; 3],
@@ -34,19 +34,20 @@ pub(super) struct Problem<'a, A, B, C> {
     b: Operand<'a, B>,
     c: ViewMut<'a, C>,
     sizes: gk::Problem,
-    /// Products that a launch computes.
+    /// The number of products that a launch computes.
     count: u32,
-    /// Tiles of the path for every GPU.
+    /// The number of tiles of the path for every GPU.
     blocks: Option<u32>,
 }
 
-/// How a kernel of the Hopper path is launched: with its grid, and
+/// Arguments of a kernel of the Hopper path, besides its grid.
 pub(super) type HopperArgs<C> = (TensorMap, TensorMap, TensorMap, DevicePtrMut<C>, gk::Problem, u32);
-/// How one of the path for every GPU is.
+/// Arguments of a kernel of the path for every GPU.
 pub(super) type MmaArgs<A, B, C> = (DevicePtr<A>, DevicePtr<B>, DevicePtrMut<C>, gk::Problem);
 
 impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
-    /// Of `a`, `[m, k]`, `b`, `[n, k]`, and `c`, `[m, n]`, which errors call by these names. Their rows are contiguous and equally far apart.
+    /// The product of `a`, `[m, k]`, `b`, `[n, k]`, and `c`, `[m, n]`, under these names in errors. Rows are contiguous and
+    /// equally far apart.
     pub(super) fn of_rows(
         info: &'static OpInfo,
         names: [&'static str; 3],
@@ -59,7 +60,7 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         Self::new(info, names, a, b, c)
     }
 
-    /// The same of `a` and `b` with any strides.
+    /// The same for `a` and `b` with any strides.
     pub(super) fn new(
         info: &'static OpInfo,
         names: [&'static str; 3],
@@ -87,17 +88,17 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         self
     }
 
-    /// With another of the same sizes beside it.
+    /// Adds a second product of the same sizes to the launch.
     pub(super) fn paired(self) -> Self {
         Self { count: 2, ..self }
     }
 
-    /// One that is seldom computed when it is launched: its work does not count.
+    /// Marks a product that is launched but seldom computed: its work does not count.
     pub(super) fn spare(self) -> Self {
         Self { count: 0, ..self }
     }
 
-    /// Whether packs of 16 bytes can be taken of both operands, which lie along k.
+    /// Whether both operands, which are contiguous along k, can be read in packs of 16 bytes.
     fn is_packed(&self) -> bool {
         [&self.a.layout, &self.b.layout].iter().all(|layout| layout.major == Some(Major::K))
     }
@@ -107,13 +108,13 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         [&self.a.layout, &self.b.layout].iter().all(|layout| layout.fits_tma() == Some(Major::K))
     }
 
-    /// Whether they can be swapped there: TMA stores C.
+    /// Whether operands can be swapped on the Hopper path: TMA stores C.
     fn fits_swapped(&self) -> bool {
         self.fits_hopper() && operand::store(&self.c, &self.sizes) != hopper::DIRECT
     }
 
-    /// The path and the columns of its tiles, or their rows if operands are swapped: those of these that were found fastest, if they take the operands; else what takes them, by tiles
-    /// that fill rounds of the device's multiprocessors best.
+    /// The path and the columns of its tiles (or rows, with operands swapped): the one among `named` that tuning found fastest,
+    /// if it takes the operands; else a path that takes them, with tiles that best fill waves of the device's multiprocessors.
     pub(super) fn choice(&self, stream: &Stream, named: &[(&str, (Path, u32))]) -> Result<(Path, u32)> {
         let (dtypes, layout) = ([A::DTYPE, B::DTYPE, C::DTYPE], [&self.a.layout, &self.b.layout]);
         let is_hopper = stream.device().supports_hopper();
@@ -127,15 +128,16 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         Ok(tuned.unwrap_or_else(|| {
             let [m, n] = [self.sizes.m, self.sizes.n].map(|size| size as usize);
             let of = stream.device().info().multiprocessors;
-            // However few tiles there are: nothing here cuts k, and of operands as they are a tile of 256 rows would stay empty for the most part.
+            // Independent of the number of tiles: nothing here cuts k, and without swapping most of a tile of 256 rows would
+            // stay empty.
             let swapped = plan::of_few_rows(of, [m, n]).filter(|_| takes(Path::Swapped));
             let planned = || (Path::Fastest, plan::columns(of, [1, m, n], &hopper::WIDTHS));
             swapped.map_or_else(planned, |(rows, _)| (Path::Swapped, rows))
         }))
     }
 
-    /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, which if operands are swapped takes them so, or `mma`, told whether operands
-    /// are packed.
+    /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, and which takes swapped operands as well, or
+    /// `mma`, with a flag that tells whether operands can be read in packs.
     pub(super) fn launch(
         mut self,
         stream: &Stream,

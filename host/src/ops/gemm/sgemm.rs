@@ -50,7 +50,7 @@ pub fn sgemm_into<'a>(
     Problem::new(a.into(), b.into(), c.into())?.launch(stream)
 }
 
-/// The map of a matrix whose rows are `ld` elements apart, in boxes of so many rows and columns.
+/// The tensor map of a matrix whose rows are `ld` elements apart, in boxes of these numbers of rows and columns.
 fn map(
     stream: &Stream,
     matrix: &View<'_, f32>,
@@ -59,7 +59,7 @@ fn map(
     swizzle: Swizzle,
 ) -> Result<TensorMap> {
     let [all_rows, all_columns] = [0, 1].map(|i| matrix.shape()[i] as u64);
-    // A single row has no next, but its distance must be valid.
+    // The stride of a single row does not matter, but it must be valid.
     let ld = if all_rows < 2 { all_columns.next_multiple_of(4) } else { ld };
     stream.device().tensor_map(&TensorMapDesc {
         address: matrix.ptr(stream)?.addr(),
@@ -73,7 +73,7 @@ fn map(
     })
 }
 
-/// A product whose sizes fit together.
+/// A product with checked sizes.
 struct Problem<'a> {
     a: View<'a, f32>,
     b: View<'a, f32>,
@@ -94,7 +94,7 @@ impl<'a> Problem<'a> {
         Ok(Self { a, b, c, sizes: Sizes { lda, ldb, ldc, m, n, k, padding: 0 } })
     }
 
-    /// The tensors of a launch whose types are known only now.
+    /// The product of a launch's tensors, whose types are known only at run time.
     fn of(args: &mut Arguments<'a>) -> Result<Self> {
         Self::new(args.input("a")?, args.input("b")?, args.output("c")?)
     }
@@ -108,19 +108,19 @@ impl<'a> Problem<'a> {
         note_work(Bound::Fp32, [1, m, n, k]);
     }
 
-    /// Blocks for tiles of C of that size; `None` when there is nothing to do.
+    /// The number of blocks for tiles of C of that size; `None` if there is nothing to do.
     fn grid(&self, rows: u32, columns: u32) -> Result<Option<u32>> {
         let tiles = self.sizes.m.div_ceil(rows) as usize * self.sizes.n.div_ceil(columns) as usize;
         grid(&INFO, "c", tiles, 1)
     }
 
-    /// By what takes the operands, and is fastest.
+    /// Launches the fastest kernel that takes the operands.
     fn launch(self, stream: &Stream) -> Result<()> {
         let fits = |matrix: &View<'_, f32>| {
             OperandLayout::of(matrix.shape(), matrix.strides(), matrix.alignment(), size_of::<f32>()).fits_tma()
                 == Some(Major::K)
         };
-        // B has rows along n.
+        // Rows of B are along n.
         match stream.device().supports_hopper() && self.sizes.k > 0 && fits(&self.a) && fits(&self.b) {
             true => self.launch_hopper(stream),
             false => self.launch_staged(stream),
@@ -135,7 +135,8 @@ impl<'a> Problem<'a> {
         let b = map(stream, &self.b, ldb, [hopper::DEPTH, gk::BLOCK_N], Swizzle::None)?;
         let c = self.c.ptr_mut(stream)?;
         self.note_work();
-        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; k is not 0, or there were no map.
+        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; k is not 0, as otherwise
+        // there would be no map.
         unsafe { stream.launch::<hopper::SgemmHopper>(grid, (a, b, c, m, n, k, ldc)) }
     }
 
@@ -153,7 +154,7 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// Launches a step of the ladder, whose blocks compute `tile` × `tile`.
+    /// Launches a step of the ladder, whose blocks compute `tile` × `tile` elements.
     fn launch_step<K>(mut self, stream: &Stream, tile: u32) -> Result<()>
     where
         K: Kernel<Args = (DevicePtr<f32>, DevicePtr<f32>, DevicePtrMut<f32>, Sizes)>,
@@ -167,7 +168,7 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// A step of the ladder as a variant, from its kernel in the step's module.
+/// A variant for a step of the ladder, from its kernel in the step's module.
 macro_rules! step {
     ($name:literal, $doc:literal, $module:ident::$kernel:ident) => {
         Variant {
@@ -243,7 +244,7 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
     device.compute_capability == (9, 0) && m > 0 && n > 0 && fits("a", [m, k]) && fits("b", [k, n])
 }
 
-/// Whether the first steps of the ladder get through the case in less than a second.
+/// Whether the first steps of the ladder finish the case in less than a second.
 fn in_time(case: &Case) -> bool {
     case.dims(["m", "n", "k"]).is_ok_and(|sizes| sizes.iter().product::<usize>() <= 1 << 36)
 }
@@ -259,7 +260,7 @@ impl Operator for Sgemm {
         vec![
             Case::production(&INFO, "4096^3", f32, dims(4096, 4096, 4096)),
             Case::production(&INFO, "8192^3", f32, dims(8192, 8192, 8192)),
-            // The ladder runs them as well: a few tiles of each step are enough.
+            // The ladder runs these as well: a few tiles of each step are enough.
             Case::odd(&INFO, f32, dims(129, 141, 29)),
             Case::odd(&INFO, f32, dims(129, 140, 24)),
             Case::odd(&INFO, f32, dims(130, 140, 20)).row_pad(4),
@@ -279,9 +280,9 @@ impl Operator for Sgemm {
             Case::boundary(&INFO, f32, dims(128, 128, 17)),
             Case::boundary(&INFO, f32, dims(1, 300, 30)),
             Case::boundary(&INFO, f32, dims(300, 1, 30)),
-            // More stages of the Hopper path than a block has at a time.
+            // More stages of the Hopper path than a block holds at a time.
             Case::boundary(&INFO, f32, dims(20, 24, 300)),
-            // More than a strip of the ladder's first step in shared memory.
+            // More than one strip in shared memory for the ladder's first step.
             Case::boundary(&INFO, f32, dims(20, 17, 376)),
         ]
     }
@@ -311,8 +312,8 @@ impl Operator for Sgemm {
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [k] = case.dims(["k"])?;
         // Each of k fused multiply-adds rounds the running sum, whose size is about √i after i of them plus, where the result c
-        // is large, i/k of c. Roundings walk at random, each 0.4·2⁻²⁴ of the sum in standard deviation: together
-        // 0.3·k·2⁻²⁴ and 0.25·√k·2⁻²⁴·|c|. Six of each are never seen in 10⁸ outputs.
+        // is large, i/k of c. Rounding errors add up as a random walk, each with a standard deviation of 0.4·2⁻²⁴ of the sum:
+        // together 0.3·k·2⁻²⁴ and 0.25·√k·2⁻²⁴·|c|. Six deviations are never seen in 10⁸ outputs.
         let (k, ulp) = (k as f64, roundoff(DType::F32));
         Ok(Tolerance::new(
             2.0 * k * ulp,

@@ -1,4 +1,4 @@
-//! Product of a matrix with a vector, or with a few of them.
+//! Product of a matrix with one vector or a few.
 
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::gemv::gemv as gk;
@@ -13,11 +13,11 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y = A·x for `a` of `[m, n]` and `x` of `[n]`, or y\[b\] = A·x\[b\] for `x` of `[batch, n]`.
+/// y = A·x, where `a` is `[m, n]` and `x` is `[n]`, or y\[b\] = A·x\[b\], where `x` is `[batch, n]`.
 ///
-/// `a` is row-major or column-major (a [transposed](View::t) row-major matrix); rows, or columns, may be padded, and so may those of `x`. Up to
-/// eight vectors share one reading of A where it lies at multiples of 16 bytes. Sums are f32 in a fixed order, rounded once. The result, `[m]`
-/// or `[batch, m]`, is a new dense tensor; the work is queued on `stream`.
+/// `a` is row-major or column-major (a [transposed](View::t) row-major matrix); its rows or columns may be padded, and so may
+/// the rows of `x`. Up to eight vectors share one read of A if it is aligned to 16 bytes. Sums are f32 in a fixed order,
+/// rounded once. The result, `[m]` or `[batch, m]`, is a new dense tensor; the work is queued on `stream`.
 ///
 /// GEMV of Dongarra et al. (1988), with α = 1 and β = 0.
 ///
@@ -65,7 +65,7 @@ pub fn gemv_into<'a, T: Float>(
     y.require_shape(op, "y", &product_shape(x.shape(), m))?;
     let x_stride = x.require_row_stride(op, "x")? as u64;
     let y_stride = y.require_row_stride(op, "y")? as u64;
-    // A single row or column is either.
+    // A single row or column is both row-major and column-major.
     let columns = a.strides()[1] != 1 && a.strides()[0] == 1;
     let ld = (if columns { a.t() } else { a }).require_row_stride(op, "a")? as u64;
     let lanes = gpu_kernels::lanes::<T>();
@@ -166,7 +166,7 @@ impl Operator for Gemv {
                 Case::odd(&INFO, dtype, dims(3, 5, 203)),
                 Case::odd(&INFO, dtype, dims(11, 7, 30 * lanes)),
                 Case::odd(&INFO, dtype, dims(5, 37, 70 * lanes)),
-                // More stretches of f32 than are staged at once.
+                // More f32 stretches than are staged at once.
                 Case::odd(&INFO, dtype, dims(3, 34, 420 * lanes)),
                 Case::odd(&INFO, dtype, dims(2, 6, 300 * lanes)).arrange("a", Arrangement::DENSE.row_pad(16)),
                 Case::odd(&INFO, dtype, dims(2, 6, 70)).row_pad(3),
@@ -174,7 +174,7 @@ impl Operator for Gemv {
                 columns(Case::odd(&INFO, dtype, dims(1, 37, 203))),
                 columns(Case::odd(&INFO, dtype, dims(2, 37, 99))),
                 columns(Case::odd(&INFO, dtype, dims(10, 40 * lanes, 99))),
-                // So many rows that a block has all columns, several of them a lane.
+                // So many rows that a block takes all columns, several per lane.
                 columns(Case::odd(&INFO, dtype, dims(3, 1160, 300))),
                 Case::odd(&INFO, dtype, dims(3, 2 * lanes, 40)).arrange("a", COLUMNS.row_pad(16)),
                 Case::tiny(&INFO, dtype, dims(1, 1, 1)),

@@ -1,4 +1,4 @@
-//! Product of a matrix of 8-bit integers with a vector, or with a few of them.
+//! Product of a matrix of 8-bit integers with one vector or a few.
 
 use cuda_std::launch::DevicePtrMut;
 use gpu_kernels::ops::gemv::gemv::{GEMV_SUM, GemvSum};
@@ -14,12 +14,13 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y\[i\] = scales\[i\] · (A·x)\[i\] for `a` of `[m, n]` in 8-bit integers, `scales` of `[m]` and `x` of `[n]`, or the same for each row of `x` of
-/// `[batch, n]`.
+/// y\[i\] = scales\[i\] · (A·x)\[i\], where `a` is `[m, n]` of 8-bit integers, `scales` is `[m]` and `x` is `[n]`, or the same
+/// for each row of an `x` of `[batch, n]`.
 ///
-/// `a` is row-major or column-major (a [transposed](View::t) row-major matrix); rows, or columns, may be padded, and so may the rows of `x`. Up to
-/// eight vectors share one reading of A where all rows lie at multiples of 16 bytes and 16 divides n, or columns at multiples of 8 bytes and 8
-/// divides m. Sums are f32 in a fixed order, rounded once. The result, `[m]` or `[batch, m]`, is a new dense tensor; the work is queued on `stream`.
+/// `a` is row-major or column-major (a [transposed](View::t) row-major matrix); its rows or columns may be padded, and so may
+/// the rows of `x`. Up to eight vectors share one read of A if all rows are at multiples of 16 bytes and n is a multiple of 16,
+/// or all columns are at multiples of 8 bytes and m is a multiple of 8. Sums are f32 in a fixed order, rounded once. The
+/// result, `[m]` or `[batch, m]`, is a new dense tensor; the work is queued on `stream`.
 ///
 /// Dettmers et al., "LLM.int8()" (arXiv:2208.07339).
 ///
@@ -75,7 +76,7 @@ pub fn gemv_int8_into<'a, T: Float>(
     y.require_shape(op, "y", &product_shape(x.shape(), m))?;
     let x_stride = x.require_row_stride(op, "x")? as u64;
     let y_stride = y.require_row_stride(op, "y")? as u64;
-    // A single row or column is either.
+    // A single row or column is both row-major and column-major.
     let columns = a.strides()[1] != 1 && a.strides()[0] == 1;
     let lines = if columns { a.t() } else { a };
     let ld = lines.require_row_stride(op, "a")? as u64;
@@ -171,12 +172,12 @@ impl Operator for GemvInt8 {
         for &dtype in INFO.dtypes {
             cases.extend([
                 Case::odd(&INFO, dtype, dims(1, 37, 1600)),
-                // A row for all of a block's threads: packs in flight together, and the rest.
+                // A row that occupies all threads of a block: packs that are in flight together, and a remainder.
                 Case::odd(&INFO, dtype, dims(1, 3, 20528)),
                 Case::odd(&INFO, dtype, dims(3, 5, 203)),
                 Case::odd(&INFO, dtype, dims(11, 7, 480)),
                 Case::odd(&INFO, dtype, dims(5, 37, 1120)),
-                // More stretches of f32 than are staged at once.
+                // More f32 stretches than are staged at once.
                 Case::odd(&INFO, dtype, dims(3, 34, 3376)),
                 Case::odd(&INFO, dtype, dims(2, 6, 4112)).arrange("a", Arrangement::DENSE.row_pad(16)),
                 Case::odd(&INFO, dtype, dims(2, 6, 64)).row_pad(3),
@@ -190,7 +191,7 @@ impl Operator for GemvInt8 {
                 columns(Case::odd(&INFO, dtype, dims(1, 37, 203))),
                 columns(Case::odd(&INFO, dtype, dims(2, 37, 99))),
                 columns(Case::odd(&INFO, dtype, dims(10, 272, 99))),
-                // So many rows that a block has all columns, several of them a lane.
+                // So many rows that a block takes all columns, several per lane.
                 columns(Case::odd(&INFO, dtype, dims(3, 1168, 300))),
                 Case::odd(&INFO, dtype, dims(3, 48, 40)).arrange("a", COLUMNS.row_pad(16)),
                 columns(Case::empty(&INFO, dtype, dims(2, 8, 0))),

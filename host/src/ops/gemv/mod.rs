@@ -18,7 +18,7 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::shape::Shape;
 
-/// Vectors as a kernel takes them: those of `x` and of `y`, `[k]` or `[batch, k]`.
+/// The vectors of `x` and of `y`, `[k]` or `[batch, k]`, in the form that a kernel takes.
 fn batch_of(info: &OpInfo, arg: &'static str, shape: &Shape) -> Result<(usize, usize)> {
     match *shape.dims() {
         [k] => Ok((1, k)),
@@ -27,7 +27,7 @@ fn batch_of(info: &OpInfo, arg: &'static str, shape: &Shape) -> Result<(usize, u
     }
 }
 
-/// Vectors that share a reading of the matrix, and how many times it is read.
+/// The number of vectors that share a read of the matrix, and how many times it is read.
 fn readings(info: &OpInfo, batch: usize, packed: bool) -> Result<[u32; 2]> {
     let shared = if packed && batch > 1 { VECTORS } else { 1 };
     let readings = batch.div_ceil(shared);
@@ -39,12 +39,14 @@ fn readings(info: &OpInfo, batch: usize, packed: bool) -> Result<[u32; 2]> {
     }
 }
 
-/// Rows of a block of a kernel over columns of elements of so many bytes, as those of the vectors have.
+/// The number of rows per block of a kernel that walks columns, for elements of these sizes in bytes,
+/// of the matrix and of the vectors.
 fn strip(packed: bool, shared: u32, [of_a, of_x]: [usize; 2]) -> usize {
     if packed { column_rows(shared as usize, of_a, of_x) } else { STRIP as usize }
 }
 
-/// The grid of a kernel over `m` rows of `n` elements of so many bytes, as those of the vectors have, and whether its teams are small.
+/// The grid of a kernel that walks `m` rows of `n` elements, of these sizes in bytes for the matrix and the vectors, and
+/// whether its teams are small.
 fn rows_grid(
     info: &OpInfo,
     [m, n]: [usize; 2],
@@ -58,21 +60,21 @@ fn rows_grid(
     Ok(blocks.filter(|_| readings > 0).map(|x| (Dim3::new(x, readings, 1), small)))
 }
 
-/// Waves of blocks of a kernel over columns: of more, parts get short.
+/// The maximum number of waves of blocks of a kernel that walks columns: with more, parts get too short.
 const MAX_WAVES: u32 = 4;
 
-/// How a kernel over columns is launched, and what adds its parts.
+/// The launch of a kernel that walks columns, and of the kernel that adds its parts.
 struct ColumnsPlan {
     grid: Dim3,
-    /// Columns of a part, and how many parts there are.
+    /// The number of columns of a part, and the number of parts.
     part: u32,
     parts: u32,
     sums: Dim3,
 }
 
 impl ColumnsPlan {
-    /// For `[m, n]` in strips of `strip` rows and `batch` vectors of elements of so many bytes, which have that many [`readings`]; `None` when
-    /// there is nothing to do.
+    /// The plan for `[m, n]` in strips of `strip` rows and `batch` vectors of elements of this size in bytes, with this number
+    /// of [`readings`]; `None` if there is nothing to do.
     fn new(
         info: &OpInfo,
         device: &Device,
@@ -85,7 +87,8 @@ impl ColumnsPlan {
         if batch > 65_535 {
             return Err(Error::too_large(info.name, "x", format!("{batch} vectors, at most 65535 are supported")));
         }
-        // As many parts as fill the device with whole waves of blocks, each long enough to keep a block's warps busy a while.
+        // As many parts as fill the device with whole waves of blocks, each long enough to keep the warps of a block busy for
+        // a while.
         let shared = if readings < batch { VECTORS } else { 1 };
         let resident = column_blocks(shared, of_x) * device.info().multiprocessors;
         let waves = (1..=MAX_WAVES).map(|waves| (waves * resident, waves * resident / strips));
@@ -112,7 +115,7 @@ fn vectors(batch: usize, length: usize) -> Vec<usize> {
     if batch == 1 { vec![length] } else { vec![batch, length] }
 }
 
-/// Rows of y = A·xᵀ, m of them a vector: `matrix` gives A's.
+/// Rows of y = A·xᵀ, m rows per vector: `matrix` gives the rows of A.
 fn products(x: &HostTensor, m: usize, rows: &[usize], matrix: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
     let dot = |a: &[f64], x: &[f64]| a.iter().zip(x).map(|(a, x)| a * x).sum::<f64>();
     if x.shape().rank() < 2 {
@@ -130,7 +133,8 @@ fn products(x: &HostTensor, m: usize, rows: &[usize], matrix: impl Fn(usize) -> 
     (0..wanted.len()).flat_map(|b| columns.iter().map(move |column| column[b])).collect()
 }
 
-/// Of a sum of n products of normal values, of which one factor has the standard deviation `std`, in f32 and rounded once to `dtype`.
+/// The tolerance of a sum of n products of normal values, one factor of which has the standard deviation `std`, in f32 and
+/// rounded once to `dtype`.
 fn tolerance(dtype: DType, n: usize, std: f64) -> Tolerance {
     let (n, ulp) = (n as f64, roundoff(DType::F32));
     let why =

@@ -1,4 +1,4 @@
-//! What products of 8-bit elements share: C = A·Bᵀ, with scales for the rows of A and of B.
+//! Shared by products of 8-bit elements: C = A·Bᵀ, with scales for the rows of A and of B.
 
 mod operator;
 
@@ -16,18 +16,18 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::View;
 
-/// What errors call the operands and the result.
+/// The names of the operands and the result in errors.
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// A scale for each row of a matrix, or one for all.
 pub(super) struct Scales {
     values: DevicePtr<f32>,
-    /// From a scale to the next.
+    /// The distance from one scale to the next.
     step: u32,
 }
 
 impl Scales {
-    /// Those of a matrix of `rows`.
+    /// The scales of a matrix of `rows` rows.
     pub(super) fn of(
         info: &'static OpInfo,
         stream: &Stream,
@@ -48,11 +48,11 @@ impl Scales {
 /// The arguments of a kernel of the Hopper path that takes [`Scales`].
 type HopperScaled<C> =
     (TensorMap, TensorMap, TensorMap, DevicePtrMut<C>, gk::Problem, u32, DevicePtr<f32>, DevicePtr<f32>, u32, u32);
-/// Those of one of the path for every GPU.
+/// The arguments of a kernel of the path for every GPU.
 type MmaScaled<A, B, C> =
     (DevicePtr<A>, DevicePtr<B>, DevicePtrMut<C>, gk::Problem, DevicePtr<f32>, DevicePtr<f32>, u32, u32);
 
-/// The same with scales of blocks.
+/// The same with scales per block.
 type HopperBlocks<C, S> =
     (TensorMap, TensorMap, TensorMap, DevicePtrMut<C>, gk::Problem, u32, DevicePtr<S>, DevicePtr<S>);
 type MmaBlocks<A, B, C, S> = (DevicePtr<A>, DevicePtr<B>, DevicePtrMut<C>, gk::Problem, DevicePtr<S>, DevicePtr<S>);
@@ -73,7 +73,7 @@ pub(super) fn of_blocks<S: Dtype>(
 }
 
 impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
-    /// [`launch_scaled`](Self::launch_scaled) with scales of blocks, of which tiles have `block_n` columns on Hopper.
+    /// [`launch_scaled`](Self::launch_scaled) with scales per block; on Hopper, tiles have `block_n` columns.
     pub(super) fn launch_blocks<H, P, N, S: Dtype>(
         self,
         stream: &Stream,
@@ -97,13 +97,13 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             },
             |grid, packed, (a, b, c, problem)| {
                 let args = (a, b, c, problem, of_a, of_b);
-                // SAFETY: the same; packs are taken only of operands that lie for them.
+                // SAFETY: the same; only operands that are aligned for packs are read in packs.
                 unsafe { if packed { stream.launch::<P>(grid, args) } else { stream.launch::<N>(grid, args) } }
             },
         )
     }
 
-    /// Launches `H`, or `P`, which takes packs, or `N`, with scales for the rows of both operands.
+    /// Launches `H`, or `P`, which reads packs, or `N`, which does not, with scales for the rows of both operands.
     pub(super) fn launch_scaled<H, P, N>(self, stream: &Stream, path: Path, [a, b]: [Scales; 2]) -> Result<()>
     where
         H: Kernel<Args = HopperScaled<C>>,
@@ -121,7 +121,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             },
             |grid, packed, (x, y, c, problem)| {
                 let args = (x, y, c, problem, a.values, b.values, a.step, b.step);
-                // SAFETY: the same; packs are taken only of operands that lie for them.
+                // SAFETY: the same; only operands that are aligned for packs are read in packs.
                 unsafe { if packed { stream.launch::<P>(grid, args) } else { stream.launch::<N>(grid, args) } }
             },
         )

@@ -1,4 +1,4 @@
-//! What products of 8-bit elements say of themselves.
+//! Products of 8-bit elements in the registry.
 
 use super::super::operand::fits_hopper;
 use super::super::product::Path;
@@ -11,11 +11,11 @@ use crate::runtime::stream::Stream;
 /// The type of the result.
 pub(in super::super) const C_TYPE: ParamInfo =
     ParamInfo::choice("to", "bfloat16", &["float32", "float16", "bfloat16"], "the type of c");
-/// That of the left operand, where there is a choice.
+/// The type of the left operand, where there is a choice.
 pub(in super::super) const A_TYPE: ParamInfo =
     ParamInfo::choice("from", "float8_e4m3fn", &["float8_e4m3fn", "float8_e5m2"], "the type of a");
 
-/// The two paths of an operator that `$run` launches, and more variants.
+/// The two paths of an operator, launched with `$run`, and further variants.
 macro_rules! variants {
     ($run:expr $(, $more:expr)?) => {
         &[
@@ -37,14 +37,14 @@ macro_rules! variants {
 }
 pub(in super::super) use variants;
 
-/// What has a scale of its own.
+/// The unit that has a scale of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Scaling {
-    /// Each row of an operand, or all of it.
+    /// Each row of an operand, or the whole operand.
     Rows,
-    /// Each block of so many elements along k, of a row of `a` and of as many rows of `b`.
+    /// Each block: this number of elements along k, of one row of `a` or of as many rows of `b`.
     Blocks(usize),
-    /// Each so many elements along k of a row of either: powers of two.
+    /// Each group of this number of elements along k in a row of either operand; the scales are powers of two.
     Powers(usize),
 }
 
@@ -57,7 +57,7 @@ impl Scaling {
         }
     }
 
-    /// Rows of `b` that share a scale.
+    /// The number of rows of `b` that share a scale.
     const fn rows(self) -> usize {
         match self {
             Self::Blocks(of) => of,
@@ -65,7 +65,7 @@ impl Scaling {
         }
     }
 
-    /// Elements along k that share one, of `k`.
+    /// The number of elements along k, of `k`, that share a scale.
     const fn depth(self, k: usize) -> usize {
         match self {
             Self::Rows => k,
@@ -78,7 +78,7 @@ impl Scaling {
 pub struct ScaledProduct {
     pub(in super::super) info: &'static OpInfo,
     pub(in super::super) scaling: Scaling,
-    /// The type of `b`, whose rate on the tensor cores is the operator's.
+    /// The type of `b`, whose tensor-core rate is that of the operator.
     pub(in super::super) b: DType,
     /// m, n and k.
     pub(in super::super) production: &'static [(usize, usize, usize)],
@@ -106,7 +106,7 @@ impl ScaledProduct {
         if self.takes_e5m2() { params.choice(A_TYPE.name)?.parse() } else { Ok(self.b) }
     }
 
-    /// The shapes of the scales; `scales` says how many `a` has if rows have them.
+    /// The shapes of the scales; `scales` is the number that `a` has if scales are per row.
     fn scales(&self, [m, n, k]: [usize; 3], scales: usize) -> [Vec<usize>; 2] {
         match self.scaling {
             Scaling::Rows => [vec![scales], vec![if scales == 1 && m > 1 { 1 } else { n }]],
@@ -116,7 +116,7 @@ impl ScaledProduct {
         }
     }
 
-    /// The number of the scale of a row in a group: `shape` is that of the scales.
+    /// The index of the scale of a row in a group; `shape` is the shape of the scales.
     fn place(&self, shape: &[usize], row: usize, group: usize, rows_each: usize) -> usize {
         match (self.scaling, shape) {
             (Scaling::Rows, [1]) => 0,
@@ -138,14 +138,14 @@ impl ScaledProduct {
             (Values::Constant(greatest), Values::Constant(1.0 / greatest)),
             (Values::Constant(1.0 / greatest), up_to(greatest)),
             (Values::Constant(greatest), up_to(2f64.powi(-20))),
-            // Great ones among others in a word, and results that are subnormal.
+            // Large scales among others in a word, and subnormal results.
             (up_to(2f64.powi(66)), up_to(2f64.powi(-66))),
             (Values::Constant(1.0 / greatest), Values::Constant(2f64.powi(-9))),
             (Values::Specials, up_to(1.0)),
             (up_to(1.0), Values::Specials),
         ];
         (0..).zip(pairs).flat_map(move |(i, (of_a, of_b))| {
-            // Rows at multiples of 16 bytes, and not.
+            // Rows at multiples of 16 bytes, and rows that are not.
             [(24 + i, 40, 176), (7 + i, 9, 75)].map(|(m, n, k)| {
                 let case = Case::boundary(info, DType::F32, [("m", m), ("n", n), ("k", k), ("scales", m)]);
                 let case = case.values("a", EXACT).values("b", EXACT);
@@ -211,7 +211,7 @@ impl Operator for ScaledProduct {
         }
         cases.push(to(several));
         if let Scaling::Powers(_) = self.scaling {
-            // Scales of a stage as words, to the end of the last one's k and before it.
+            // Scales of a stage loaded as words, to the end of the last row's k and short of it.
             let words = Case::odd(info, DType::F32, dims(200, 140, 1008, 200));
             cases.push(to(words));
             cases.extend(self.far_scales().map(to));
@@ -290,12 +290,13 @@ impl Operator for ScaledProduct {
             let relative = (k as f64 / 32.0).ceil() * roundoff(DType::F32);
             return Ok(Tolerance::new(1e-45, relative, "a rounding in f32 each group, of sums without cancellation"));
         }
-        // What a tensor core sums before f32 does: 32 products at a time, each aligned to the greatest addend and cut 13 bits below it, all towards zero,
-        // so that errors of steps add up. Sums have a size of √k, and are worth the greatest scales.
+        // The tensor core sums 32 products at a time, each aligned to the greatest addend and cut 13 bits below it, always
+        // towards zero, so the errors of steps add up; f32 takes over from there. Sums have a size of √k, times the greatest
+        // scales.
         let depth = k.min(self.scaling.depth(k));
         let steps = (depth as f64 / 32.0).max(1.0);
         let size = match case.values_of("a") {
-            // One of them may be the greatest value of e4m3.
+            // One element may be the greatest value of e4m3.
             Some(Values::Specials) => 448.0,
             _ => (depth.max(16) as f64).sqrt(),
         };
@@ -314,5 +315,5 @@ impl Operator for ScaledProduct {
 }
 
 const GREATEST_SCALE: f64 = 1.0 / 128.0;
-/// What scales are filled with.
+/// The values of scales.
 const SCALES: Values = Values::Uniform { low: 0.0, high: GREATEST_SCALE };

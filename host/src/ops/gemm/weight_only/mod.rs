@@ -1,4 +1,4 @@
-//! What products with a weight of few bits share: C = A·Wᵀ, whose weight is read once and widened on the way.
+//! Shared by products with a low-bit weight: C = A·Wᵀ, whose weight is read once and widened on the way.
 
 mod operator;
 
@@ -22,28 +22,29 @@ use crate::runtime::view::{View, ViewMut};
 /// Which kernel computes a product.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Path {
-    /// What the device has, and is fastest.
+    /// The fastest kernel that the device supports.
     Fastest,
-    /// Up to eight rows of A, of whole packs.
+    /// For up to eight rows of A, in whole packs.
     Skinny,
-    /// Clusters, whose blocks share k.
+    /// Clusters whose blocks split k.
     Cluster,
-    /// A workspace, whose parts a second launch adds.
+    /// Blocks that write partial sums to a workspace, which a second launch adds up.
     Parts,
 }
 
-/// Rows of A in a launch that leaves parts: each has a row of the grid of the one that adds them.
+/// The maximum number of rows of A in a launch that writes partial sums: each row is a row of the
+/// grid of the kernel that adds them.
 const MOST_ROWS: usize = 65_535;
 
-/// Stages of a part of k, at least, where there are several.
+/// The minimum number of stages of a part of k, if there are several parts.
 const LEAST_STAGES: u32 = 8;
 
-/// A product whose sizes fit together.
+/// A product with checked sizes.
 pub(super) struct Problem<'a, T, W> {
     pub(super) info: &'static OpInfo,
     /// `[m, k]`.
     pub(super) a: View<'a, T>,
-    /// n rows of k elements, several a byte.
+    /// n rows of k elements, several per byte.
     pub(super) w: View<'a, W>,
     /// Contiguous.
     pub(super) scales: View<'a, f32>,
@@ -51,17 +52,18 @@ pub(super) struct Problem<'a, T, W> {
     pub(super) c: ViewMut<'a, T>,
 }
 
-/// What the kernel of clusters takes: the maps of the weight and of A, scales, C and sizes.
+/// Arguments of the kernel of clusters: the tensor maps of the weight and of A, scales, C and sizes.
 pub(super) type Args<T> = (TensorMap, TensorMap, DevicePtr<f32>, DevicePtrMut<T>, Sizes);
 
-/// What the one of few rows of A takes.
+/// Arguments of the kernel for few rows of A.
 pub(super) type SkinnyArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, DevicePtrMut<T>, Sizes);
 
-/// What the one that leaves parts takes.
+/// Arguments of the kernel that writes partial sums.
 pub(super) type PartsArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, DevicePtrMut<f32>, Sizes);
 
 impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
-    /// Launches one of the kernels: `skinny`, told whether A has one row, or, told how many rows of A its blocks take, `cluster`, or `parts`, into a workspace, told as well whether rows can be copied in packs.
+    /// Launches one of the kernels: `skinny`, with a flag for a single row of A; `cluster`, with the number of rows of A per
+    /// block; or `parts`, which writes to a workspace, with that number and a flag for rows that can be copied in packs.
     pub(super) fn launch(
         mut self,
         stream: &Stream,
@@ -79,7 +81,7 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
         let [a_stride, w_stride] = strides.map(|stride| stride as u64);
         let c_stride = c.require_row_stride(info.name, "c")? as u64;
         let [rows, columns, depth] = sizes(info, [("a", m), ("w", n), ("a", k)])?;
-        // Of nothing, nothing is read.
+        // If k is 0, nothing is read.
         let packed = k == 0 || a.rows_aligned(16) && w.rows_aligned(16);
         let sizes = Sizes { a: a_stride, w: w_stride, c: c_stride, m: rows, n: columns, k: depth, padding: 0 };
         let grid_of = |m: usize, [r, rows, share]: [u32; 3]| {
@@ -87,7 +89,7 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             grid(info, "c", tiles.saturating_mul(share as usize), 1)
         };
         let bits = if W::DTYPE == DType::I8 { 8 } else { 4 };
-        // Scales of groups are counted in 32 bits there.
+        // This kernel counts the scales of groups in 32 bits.
         let counted = scales.len() <= u32::MAX as usize;
         let whole = packed && k > 0 && depth.is_multiple_of(gk::lane_depth(bits)) && rows <= gk::SKINNY_MOST && counted;
         if path == Path::Skinny && !whole {
@@ -101,7 +103,7 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             note_work(Bound::Tensor(T::DTYPE), [1, rows, columns, depth]);
             return skinny(m == 1, blocks, args);
         }
-        // Rows that overlap are none that TMA is given.
+        // TMA must not be given rows that overlap.
         let apart = (m < 2 || strides[0] >= k) && (n < 2 || strides[1] >= w.shape()[1]);
         let fits = packed && k > 0 && apart;
         if path == Path::Cluster && !fits {
@@ -132,7 +134,7 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             let r = if packed && m <= 16 { 16 } else { 64 };
             let Some(blocks) = grid_of(m, [r, ROWS, 1])? else { return Ok(()) };
             let Some(sums) = grid(info, "c", n, sum::BLOCK as usize)? else { return Ok(()) };
-            // As many parts as fill the device, of which none spends more on its sums than on its weights.
+            // As many parts as fill the device, but so few that none moves more bytes of sums than of weights.
             let resident = gk::blocks_per_multiprocessor(r) * stream.device().info().multiprocessors;
             let count = (resident / blocks).min(depth.div_ceil(DEPTH) / LEAST_STAGES).max(1);
             let mut workspace = Tensor::<f32>::uninit(stream, [count as usize, m, n])?;
@@ -142,19 +144,19 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             note_work(Bound::Tensor(T::DTYPE), [1, m as u32, columns, depth]);
             parts(r, packed, (blocks, count).into(), args)?;
             let add = (target.into(), DevicePtr::null(), c.ptr_mut(stream)?, n as u64, m as u32, count, c_stride);
-            // SAFETY: the workspace holds a sum for each part and element of c, and lives until the work that is queued here is done; c is
-            // borrowed mutably and has these rows.
+            // SAFETY: the workspace holds a sum for each part and element of c, and lives until the work queued here is done; c
+            // is borrowed mutably and has these rows.
             unsafe { stream.launch::<sum::GemvSum<T>>((sums, m as u32), add)? };
         }
         Ok(())
     }
 }
 
-/// The map of a matrix whose rows are `stride` elements apart, in boxes of so many rows and bytes of each.
+/// The tensor map of a matrix whose rows are `stride` elements apart, in boxes of these numbers of rows and bytes of each.
 fn map<T: Dtype>(stream: &Stream, matrix: &View<'_, T>, stride: u64, [rows, bytes]: [u32; 2]) -> Result<TensorMap> {
     let [all, inner] = [0, 1].map(|i| matrix.shape()[i] as u64);
     let size = size_of::<T>() as u64;
-    // A single row has no next, but its distance must be valid.
+    // The stride of a single row does not matter, but it must be valid.
     let stride = if all < 2 { (inner * size).next_multiple_of(16) } else { stride * size };
     stream.device().tensor_map(&TensorMapDesc {
         address: matrix.ptr(stream)?.addr(),

@@ -1,4 +1,4 @@
-//! What products with a weight of few bits say of themselves.
+//! Products with a low-bit weight in the registry.
 
 use gpu_kernels::ops::gemm::gemm_w4a16::{DEPTH, SKINNY_MOST, lane_depth};
 
@@ -10,7 +10,7 @@ use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
 
-/// The two paths of an operator that `$run` launches, with a weight stored that way.
+/// The two paths of an operator, launched with `$run`, for a weight stored this way.
 macro_rules! variants {
     ($run:path, $scaling:expr) => {
         &[
@@ -42,7 +42,7 @@ pub(in super::super) use variants;
 pub(in super::super) enum Scaling {
     /// Integers of 8 bits, with a scale for each row.
     Rows,
-    /// Integers of 4 bits, two a byte, with a scale and, if wanted, a zero point for each [`GROUP`] of a row.
+    /// 4-bit integers, two per byte, with a scale and, optionally, a zero point for each [`GROUP`] of a row.
     Groups,
 }
 
@@ -50,7 +50,7 @@ pub(in super::super) enum Scaling {
 const GROUP: usize = DEPTH as usize;
 
 impl Scaling {
-    /// The type of the bytes.
+    /// The type of the stored elements.
     const fn dtype(self) -> DType {
         match self {
             Self::Rows => DType::I8,
@@ -66,7 +66,7 @@ impl Scaling {
         }
     }
 
-    /// That of its scales.
+    /// The shape of the weight's scales.
     pub(in super::super) fn scales(self, n: usize, k: usize) -> Vec<usize> {
         match self {
             Self::Rows => vec![n],
@@ -74,7 +74,7 @@ impl Scaling {
         }
     }
 
-    /// Whether the path of few rows can run a case.
+    /// Whether the path for few rows can run a case.
     pub(in super::super) fn fits_skinny(self, case: &Case) -> bool {
         let pack = match self {
             Self::Rows => lane_depth(8),
@@ -85,12 +85,12 @@ impl Scaling {
         whole && self.is_packed(case)
     }
 
-    /// Whether the path by clusters can run a case.
+    /// Whether the path with clusters can run a case.
     pub(in super::super) fn fits_cluster(self, device: &DeviceInfo, case: &Case) -> bool {
         device.compute_capability == (9, 0) && self.is_packed(case)
     }
 
-    /// Whether there are rows of a case, at multiples of 16 bytes.
+    /// Whether a case has rows, all at multiples of 16 bytes.
     fn is_packed(self, case: &Case) -> bool {
         let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
             return false;
@@ -113,7 +113,7 @@ impl Scaling {
         }
     }
 
-    /// A row of the weight, of `k` elements; `zeros` is empty for none.
+    /// A row of the weight, of `k` elements; `zeros` is empty if there are no zero points.
     fn row(self, w: &HostTensor, scales: &[f64], zeros: &[f64], row: usize, k: usize) -> Vec<f64> {
         let bytes = reference::row(w, row);
         match self {
@@ -128,7 +128,7 @@ impl Scaling {
     }
 }
 
-/// A product with a weight of few bits in the registry.
+/// A product with a low-bit weight in the registry.
 pub struct WeightOnly {
     pub(in super::super) info: &'static OpInfo,
     pub(in super::super) scaling: Scaling,
@@ -185,7 +185,7 @@ impl Operator for WeightOnly {
                 Case::boundary(info, dtype, dims(17, 129, 96)),
                 Case::boundary(info, dtype, dims(33, 128, 160)),
                 Case::boundary(info, dtype, dims(129, 16, 32)),
-                // More tiles than the simulator has multiprocessors, and more slices of rows than are neighbours.
+                // More tiles than the simulator has multiprocessors, and more slices of rows than are adjacent.
                 Case::boundary(info, dtype, dims(2, 520, 96)),
                 Case::boundary(info, dtype, dims(18, 513, 64)),
                 Case::boundary(info, dtype, dims(64, 514, 128)),
@@ -200,7 +200,7 @@ impl Operator for WeightOnly {
                 .chain([(3, 513, 2592), (20, 513, 2080), (40, 520, 1312), (270, 130, 1312)])
                 .map(|(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))),
         );
-        // Sums come before scales: of bf16's greatest values they would leave f32, which the reference does not.
+        // Sums are formed before scaling: with bf16's greatest values they would overflow f32, but not the f64 reference.
         cases.push(Case::boundary(info, DType::F16, dims(8, 16, 48)).values("a", Values::Specials));
         if zeros {
             let small = cases.iter().filter(|case| case.class != CaseClass::Production);
@@ -219,7 +219,7 @@ impl Operator for WeightOnly {
             InputSpec::normal("a", case.dtype, [m, k]),
             InputSpec::new("w", self.scaling.dtype(), self.scaling.weight(n, k), Values::Integers { low, high }),
             InputSpec::new("scales", DType::F32, self.scaling.scales(n, k), scales),
-            // Upper bits that mean nothing.
+            // The upper bits are ignored.
             InputSpec::new("zeros", DType::U8, self.scaling.scales(n, k), Values::Integers { low: 0, high: 255 }),
         ];
         let wanted = |name| self.info.inputs().any(|arg| arg.name == name) && case.has(name);
@@ -257,9 +257,9 @@ impl Operator for WeightOnly {
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [k] = case.dims(["k"])?;
-        // Weights are exact, and at most one times their scales. The tensor core truncates each addend to the largest one's grid, of f32 spacing: up to 2⁻²²
-        // of a running sum of size √k for each step of 16 products, all towards zero, so these errors add up instead of cancelling. Scales and parts of
-        // k round a few times more.
+        // Weights are exact, and at most one after scaling. The tensor core truncates each addend to the grid of the largest
+        // one, with f32 spacing: up to 2⁻²² of a running sum of size √k for each step of 16 products, always towards zero, so
+        // these errors add up instead of cancelling. Scales and the parts of k round a few times more.
         let abs = (k as f64).sqrt() * ((k as f64 / 16.0).max(1.0) * 4.0 + 16.0) * roundoff(DType::F32);
         let why = "one rounding of the result, k/16 truncations of sums of size √k, and those of scales and parts";
         Ok(Tolerance::rounded(case.dtype, abs, 2.0 * roundoff(DType::F32), why))
@@ -269,10 +269,10 @@ impl Operator for WeightOnly {
         let [m, n, k] = case.dims(["m", "n", "k"])?;
         let weight: usize = self.scaling.weight(n, k).iter().product();
         let scales: usize = self.scaling.scales(n, k).iter().product();
-        // Of a group: its scale, and its zero point.
+        // Bytes per group: its scale, and its zero point.
         let of_group = if self.info.inputs().any(|arg| arg.name == "zeros") && case.has("zeros") { 5 } else { 4 };
         let (bytes, flops) = (weight + of_group * scales + case.dtype.size() * (m * k + m * n), 2 * m * n * k);
-        // What the tensor cores do while a byte is read.
+        // The number of operations that the tensor cores perform while a byte is read.
         let bound = if flops < 200 * bytes { Bound::Memory } else { Bound::Tensor(case.dtype) };
         Ok(Cost::compute(bytes as u64, flops as u64, bound))
     }
