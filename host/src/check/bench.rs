@@ -1,7 +1,7 @@
-//! Times operators on a device, in rows that can be put beside other libraries'.
+//! Times operators on a device; the rows can be compared with those of other libraries.
 //!
-//! Every launch is timed between two device events, and inputs are rotated over buffers that together exceed twice the L2
-//! cache, so that no launch finds its input there. The variants of a case and its peer take turns, so that the clock is the same for all.
+//! Every launch is timed between two device events. Inputs are rotated over buffers that together exceed twice the L2 cache, so
+//! no launch finds its input there. The variants of a case and its peer take turns, so that they all run at the same clock.
 
 mod beside;
 mod ceiling;
@@ -43,11 +43,11 @@ pub struct Row {
     pub variant: String,
     /// Median milliseconds.
     pub ms: f64,
-    /// Least milliseconds.
+    /// Minimum milliseconds.
     pub min_ms: f64,
-    /// The least traffic that the case needs.
+    /// The minimum traffic of the case, in bytes.
     pub bytes: u64,
-    /// The useful work.
+    /// The useful work, in operations.
     pub flops: u64,
     /// bytes ÷ ms.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -58,46 +58,47 @@ pub struct Row {
     /// The rate as a percentage of the ceiling: the measured copy, or the arithmetic peak at the highest clock.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pct_of_ceiling: Option<f64>,
-    /// Where memory is the bound: what a copy takes that reads and writes as many bytes, as a percentage of `ms`. Small ones reach less than the ceiling.
+    /// For memory-bound cases: the time of a copy that reads and writes as many bytes, as a percentage of `ms`. Small copies
+    /// reach less than the ceiling.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pct_of_copy: Option<f64>,
-    /// How the times lie, where that was asked.
+    /// The distribution of the times, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub spread: Option<Spread>,
 }
 
-/// A run: its rows, and where and how they came about.
+/// A run: its rows, and how and on what they were measured.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The device.
     pub device: String,
     /// The newest CUDA version that its driver supports.
     pub driver: String,
-    /// What ran the kernels.
+    /// The backend that ran the kernels.
     pub backend: String,
-    /// The commit that was built, where `WARPSMITH_COMMIT` names it.
+    /// The commit that was built, if `WARPSMITH_COMMIT` names it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<String>,
     /// The command that was run.
     pub command: String,
-    /// The device's second-level cache.
+    /// The size of the device's L2 cache.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub l2_bytes: Option<u64>,
     /// The timings.
     pub rows: Vec<Row>,
-    /// Those of another library, beside them.
+    /// The timings of another library.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub peers: Vec<PeerRow>,
-    /// What that library is.
+    /// The description of that library.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
-    /// What failed, with its message.
+    /// The failures, with their messages.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<String>,
 }
 
 impl Report {
-    /// Whether its rows are of cases in many sizes rather than of production shapes, as its command says.
+    /// Whether the rows are those of a sweep over sizes rather than of production shapes, as the command says.
     pub fn is_sweep(&self) -> bool {
         self.command.split_whitespace().any(|word| word == "--sizes")
     }
@@ -144,8 +145,8 @@ impl fmt::Display for Timing {
     }
 }
 
-/// The production cases of `ops` whose names contain `case`, each as its operator picks a variant (`auto`) and in every variant
-/// that can run it on `device`; or only by the one called `variant`.
+/// The production cases of `ops` whose names contain `case`: each with the variant that its operator selects (`auto`) and in
+/// every variant that can run it on `device`, or only in the one called `variant`.
 pub fn plan(
     device: &Device,
     ops: &[&'static dyn Operator],
@@ -173,32 +174,32 @@ pub fn plan(
     }
 }
 
-/// What times cases one after the other.
+/// Times cases one after the other.
 pub struct Bench<'d> {
     device: &'d Device,
-    /// What the device reaches at most.
+    /// The maximum rates of the device.
     pub ceilings: Ceilings,
 }
 
-/// What came of a case.
+/// The results of a case.
 #[derive(Debug, Default)]
 pub struct Timed {
     /// The operator's rows, in the order of its timings.
     pub rows: Vec<Row>,
-    /// Those of the peer.
+    /// The rows of the peer.
     pub peers: Vec<PeerRow>,
-    /// What has no row. A failed kernel is the last, and whoever had no turn before it is in no list.
+    /// The timings without a row. A failed kernel comes last; contenders that had no turn before it are in no list.
     pub failed: Vec<Failed>,
 }
 
-/// What could not be timed.
+/// A timing that failed.
 #[derive(Debug)]
 pub struct Failed {
     /// Operator, case and variant, or peer.
     pub what: String,
     /// Whether it was the peer.
     pub by_peer: bool,
-    /// Why.
+    /// The cause.
     pub error: Error,
 }
 
@@ -208,8 +209,8 @@ impl<'d> Bench<'d> {
         Ok(Self { device, ceilings: Ceilings::measure(device)? })
     }
 
-    /// Times a case: `timings`, which differ in their variants, and what `peer` does in place of the operator. They take turns, with the same
-    /// tensors, rotated alike, on the same stream.
+    /// Times a case: `timings`, which differ in their variants, and `peer`, which computes the same in place of the operator.
+    /// They take turns with the same tensors, rotated in the same way, on the same stream.
     pub fn case(&self, timings: &[Timing], peer: Option<&Cublas>) -> Timed {
         let mut timed = Timed::default();
         let Some(first) = timings.first() else { return timed };
@@ -268,7 +269,7 @@ pub fn cases(timings: &[Timing]) -> impl Iterator<Item = &[Timing]> {
     timings.chunk_by(|a, b| a.job.to_string() == b.job.to_string())
 }
 
-/// The smallest case there is of the first operator: what overheads are measured with.
+/// The smallest case of the first operator, with which overheads are measured.
 fn smallest() -> Result<Timing> {
     let tiny = |op: &&'static dyn Operator| {
         let case = op.cases().into_iter().find(|c| c.class == CaseClass::Tiny)?;
@@ -278,7 +279,7 @@ fn smallest() -> Result<Timing> {
     found.ok_or_else(|| Error::param("bench", "registry", "no tiny case", "at least one"))
 }
 
-/// CPU time of queueing a launch of a tiny operator, over 10,000 launches.
+/// CPU time to queue a launch of a tiny operator, averaged over 10,000 launches.
 pub fn launch_overhead(device: &Device) -> Result<Row> {
     const BATCH: usize = 250;
     let job = smallest()?;
@@ -300,7 +301,8 @@ pub fn launch_overhead(device: &Device) -> Result<Row> {
     Ok(plain("launch_overhead", &job.to_string(), times[times.len() / 2], times[0]))
 }
 
-/// Opening a device and getting the result of a first tiny operator. Meaningful once in a process, before anything else.
+/// The time to open a device and to get the result of a first tiny operator. Meaningful only once per process, before
+/// anything else.
 pub fn cold_start(open: impl FnOnce() -> Result<Device>) -> Result<Duration> {
     let start = Instant::now();
     let mut prepared = Prepared::new(&open()?, &smallest()?)?;
@@ -309,7 +311,7 @@ pub fn cold_start(open: impl FnOnce() -> Result<Device>) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// A row that is a time only.
+/// A row that has only a time.
 pub fn plain(op: &str, case: &str, ms: f64, min_ms: f64) -> Row {
     Row {
         op: op.to_owned(),
@@ -343,7 +345,7 @@ mod tests {
         assert!(cases(&timings).all(|case| case[0].variant.is_none() && case[1..].iter().all(|t| t.variant.is_some())));
     }
 
-    /// In a simulation, whose times mean nothing.
+    /// In a simulation, where times are meaningless.
     #[test]
     fn a_case_has_a_row_of_each_variant_and_says_what_failed() {
         let device = sim::unshared().unwrap();

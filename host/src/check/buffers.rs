@@ -1,16 +1,16 @@
-//! Large buffers that are used again. The system hands memory out in pages that it clears one by one at their first use, which takes
-//! several times as long as filling them once more.
+//! A pool of large buffers. The system hands out memory in pages that it clears one by one at their first use, which takes
+//! several times as long as refilling a used buffer.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Smaller ones come and go.
+/// Smaller buffers are not kept.
 const LARGE: usize = 1 << 20;
 /// A case of two inputs and an output, run twice.
 const MOST: usize = 4;
 
 static IDLE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
-/// A buffer of this many bytes, which may be anything.
+/// A buffer of this many bytes with arbitrary contents.
 pub(super) fn take(bytes: usize) -> Vec<u8> {
     let mut idle = idle();
     let fits = |buffer: &&Vec<u8>| buffer.len() >= bytes && bytes >= LARGE;
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_smallest_that_fits_is_used_again() {
-        // Sizes that no other test of this process has.
+        // Sizes that no other test of this process uses.
         let (small, large) = (LARGE + 12_345, 2 * LARGE + 12_345);
         give(vec![1; large]);
         give(vec![2; small]);

@@ -1,5 +1,5 @@
-//! Backward operators against their forward: the reference of a gradient has to agree with differences of the forward's reference.
-//! Neither runs a kernel; that the kernels agree with their references is [`verify`]'s to see.
+//! Checks backward operators against their forward: the reference of a gradient must agree with finite differences of the
+//! forward's reference. No kernel runs here; [`verify`] checks that kernels agree with their references.
 
 use super::{Job, random, verify};
 use crate::ops::model::{self, Case, CaseClass, Gradient, Operator, TensorMeta, Tensors};
@@ -7,16 +7,17 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::host_tensor::HostTensor;
 
-/// Cases with more elements than this in a tensor are left out.
+/// Cases with more elements than this in a tensor are skipped.
 const MAX_ELEMENTS: usize = 4096;
-/// Elements of each input that are moved.
+/// The number of elements of each input that are perturbed.
 const SAMPLES: usize = 64;
-/// How far an element is moved, relative to its size or to one.
+/// The perturbation of an element, relative to its magnitude or to one.
 const STEP: f64 = 1.0 / 1024.0;
 /// A central difference errs by STEP²/6 of the third derivative, the f32 inputs by 2⁻²⁴ of each term.
 const TOLERANCE: f64 = 1e-4;
 
-/// Checks the gradients of `op` on its small cases. `Ok(0)` if it is no backward operator; otherwise the number of elements compared.
+/// Checks the gradients of `op` on its small cases. Returns the number of elements compared, `Ok(0)` if `op` is not a backward
+/// operator.
 pub fn check(op: &'static dyn Operator) -> Result<usize> {
     let Some(gradient) = op.gradient() else { return Ok(0) };
     let small = |case: &Case| {
@@ -28,7 +29,7 @@ pub fn check(op: &'static dyn Operator) -> Result<usize> {
     op.cases().iter().filter(|case| small(case)).map(|case| check_case(op, &gradient, case)).sum()
 }
 
-/// The forward operator's inputs, in f32 so that they can be moved by little, and what the backward one is fed.
+/// The forward operator's inputs, in f32 so that small perturbations are possible, and the inputs of the backward one.
 struct Point {
     forward: Vec<(&'static str, HostTensor)>,
     seeds: Vec<(&'static str, HostTensor)>,
@@ -88,7 +89,7 @@ fn widened(tensor: &HostTensor) -> Result<HostTensor> {
     }
 }
 
-/// What the backward operator reads of the forward's outputs.
+/// The forward's outputs that the backward operator reads.
 fn saved(
     op: &dyn Operator,
     gradient: &Gradient,
@@ -99,7 +100,7 @@ fn saved(
     let wanted = op.inputs(case)?.into_iter().filter(|spec| !known(spec.name));
     wanted
         .map(|spec| {
-            // What a gradient is added to is nothing.
+            // A gradient is added to zero.
             if op.info().outputs().any(|arg| arg.name == spec.name) {
                 return Ok((
                     spec.name,
@@ -115,7 +116,7 @@ fn saved(
 /// An output of the forward operator, in f64.
 fn forward(gradient: &Gradient, inputs: &[(&'static str, HostTensor)], case: &Case, output: &str) -> Result<Vec<f64>> {
     let op = gradient.forward;
-    // The operator is asked about its own types; its reference takes any.
+    // `op` is asked about its own types; the forward's reference takes any.
     let of_case = |name: &str| op.info().inputs().any(|arg| arg.name == name && arg.dtypes.is_empty());
     let meta = |name: &'static str, tensor: &HostTensor| {
         let dtype = if of_case(name) { case.dtype } else { tensor.dtype() };
@@ -142,7 +143,7 @@ fn params(op: &dyn Operator, case: &Case) -> Result<model::Params> {
     Ok(params)
 }
 
-/// Finite differences of Σ dy·y by one element of an input: to its left and to its right.
+/// One-sided finite differences of Σ dy·y with respect to one element of an input: to its left and to its right.
 struct Slopes {
     left: f64,
     right: f64,
@@ -156,13 +157,13 @@ impl Slopes {
         Ok(Self { left: slope(below, here), right: slope(here, above) })
     }
 
-    /// The steps are equal but for their rounding.
+    /// The steps are equal up to rounding.
     fn central(&self) -> f64 {
         f64::midpoint(self.left, self.right)
     }
 
-    /// Whether a gradient of that size may be `stated`. At a kink, where the sides differ by more than curvature makes them, it may be
-    /// any slope between them.
+    /// Whether a gradient of that magnitude may be `stated`. At a kink, where the two sides differ by more than curvature
+    /// explains, it may be any slope between them.
     fn agree(&self, stated: f64, size: f64) -> bool {
         let tolerance = TOLERANCE * size;
         let (low, high) = (self.left.min(self.right) - tolerance, self.left.max(self.right) + tolerance);
@@ -171,7 +172,7 @@ impl Slopes {
     }
 }
 
-/// Where an element of an input is once it has moved a step in a direction, and what Σ dy·y is then.
+/// The value of an element of an input after a step in a direction, and Σ dy·y there.
 fn evaluate(gradient: &Gradient, point: &Point, case: &Case, input: &str, at: usize, sign: f64) -> Result<(f64, f64)> {
     let mut moved = point.forward.clone();
     let mut place = 0.0;
@@ -179,7 +180,7 @@ fn evaluate(gradient: &Gradient, point: &Point, case: &Case, input: &str, at: us
         let mut values = tensor.to_f64();
         values[at] += sign * STEP * values[at].abs().max(1.0);
         *tensor = HostTensor::from_f64(DType::F32, tensor.shape(), &values)?;
-        // Where rounding to f32 has put it.
+        // The value after rounding to f32.
         place = tensor.range_f64(at..at + 1)?[0];
     }
     let mut sum = 0.0;

@@ -12,13 +12,13 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result, printable};
 use crate::runtime::host_tensor::HostTensor;
 
-/// Reads a tensor for each argument, by its name; optional ones may be missing. Others in the file are left alone.
+/// Reads a tensor for each argument, by its name; optional ones may be missing. Other tensors in the file are ignored.
 pub fn read<'a>(path: &Path, args: impl IntoIterator<Item = &'a ArgInfo>) -> Result<Vec<(&'static str, HostTensor)>> {
     let bytes = std::fs::read(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
     parse(path, &bytes, args)
 }
 
-/// [`read`] on what was read from `path` already.
+/// [`read`] for the contents of `path`, which have been read already.
 pub fn parse<'a>(
     path: &Path,
     bytes: &[u8],
@@ -34,12 +34,12 @@ pub fn parse<'a>(
     args.iter().filter_map(read).collect()
 }
 
-/// Writes tensors under their names. The file appears whole or not at all.
+/// Writes tensors under their names. The file is written atomically.
 pub fn write(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<()> {
     whole::write(path, &serialize(path, tensors)?)
 }
 
-/// What [`write()`] writes.
+/// The bytes that [`write()`] writes.
 pub fn serialize(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<Vec<u8>> {
     let fail = |e: &SafeTensorError| Error::file(path, format!("cannot be written: {e}"));
     let mut views = Vec::new();
@@ -51,7 +51,7 @@ pub fn serialize(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<Vec<u8>>
     safetensors::serialize(views, None).map_err(|e| fail(&e))
 }
 
-/// Writes a JSON document. The file appears whole or not at all.
+/// Writes a JSON document. The file is written atomically.
 #[cfg(feature = "cli")]
 pub(crate) fn write_json(path: &Path, document: &impl serde::Serialize) -> Result<()> {
     let text =
@@ -59,7 +59,7 @@ pub(crate) fn write_json(path: &Path, document: &impl serde::Serialize) -> Resul
     write_text(path, &(text + "\n"))
 }
 
-/// Writes a text. The file appears whole or not at all.
+/// Writes a text. The file is written atomically.
 #[cfg(feature = "cli")]
 pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
     whole::write(path, text.as_bytes())

@@ -1,22 +1,23 @@
-//! What operators that read or fill a cache of keys and values ask of it.
+//! Checks of a cache of keys and values, for operators that read or fill it.
 
 use super::model::{Metas, OpInfo};
 use crate::runtime::error::Result;
 use crate::runtime::view::View;
 
-/// The sizes of a cache whose tensors fit together. One that is not paged has a page for each entry of the batch, the only one of its sequence.
+/// The sizes of a cache with checked tensors. A contiguous cache has one page per batch entry, the only page of its sequence.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CacheShape {
     pub(super) pages: usize,
-    /// Positions of a page.
+    /// The number of positions of a page.
     pub(super) page_size: usize,
-    /// Pages that a sequence may have.
+    /// The maximum number of pages of a sequence.
     pub(super) max_pages: usize,
     heads: usize,
 }
 
 impl CacheShape {
-    /// Of `[k_cache, v_cache]`, which have to hold vectors of `d` elements for so many heads, and lengths and pages for the batch.
+    /// Checks `[k_cache, v_cache]`, which must hold vectors of `d` elements for this number of heads, and lengths and pages for
+    /// the batch.
     pub(super) fn check<T>(
         info: &OpInfo,
         [batch, heads, d]: [usize; 3],
@@ -44,7 +45,7 @@ impl CacheShape {
         Ok(Self { pages, page_size, max_pages, heads })
     }
 
-    /// The same of tensors that are only described, with their scales if they have any.
+    /// The same for tensors of which only the dtypes and shapes are known, with their scales if they have any.
     pub(super) fn check_metas(inputs: &Metas<'_>, [batch, heads, d]: [usize; 3]) -> Result<Self> {
         let k_cache = inputs.get("k_cache")?;
         inputs.get("lengths")?.has_shape(&[batch])?;
@@ -65,14 +66,14 @@ impl CacheShape {
         Ok(Self { pages, page_size, max_pages, heads })
     }
 
-    /// Checks `[k_scales, v_scales]`, which have one for each vector.
+    /// Checks `[k_scales, v_scales]`, which have one scale per vector.
     pub(super) fn require_scales(&self, info: &OpInfo, scales: [View<'_, f32>; 2]) -> Result<()> {
         let mut scales = ["k_scales", "v_scales"].into_iter().zip(scales);
         scales
             .try_for_each(|(name, view)| view.require_shape(info.name, name, &[self.pages, self.page_size, self.heads]))
     }
 
-    /// Positions that a sequence may have.
+    /// The maximum number of positions of a sequence.
     pub(super) fn capacity(&self) -> usize {
         self.page_size.saturating_mul(self.max_pages)
     }

@@ -1,8 +1,8 @@
-//! The operators, by family: in each file the safe function, its reference, its cases, its tolerance and its cost.
+//! The operators, by family. Each file holds the safe function, its reference, its cases, its tolerance and its cost.
 //!
-//! An operator comes in two forms: `gelu(&stream, &x)?` returns a new dense tensor, and `gelu_into(&stream, &x, &mut y)?` writes
-//! into one that is there, or a view of it. Both queue their work on the stream and return. What operators say of themselves,
-//! for checks, benches and lists, is [`model`].
+//! An operator comes in two forms: `gelu(&stream, &x)?` returns a new dense tensor, and `gelu_into(&stream, &x, &mut y)?`
+//! writes to an existing one, or a view of it. Both queue their work on the stream and return. The [`model`] module describes
+//! operators for checks, benches and lists.
 
 pub mod activation;
 pub mod attention;

@@ -1,4 +1,4 @@
-//! Other libraries, timed as operators are.
+//! Other libraries, timed in the same way as operators.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct PeerRow {
     pub op: String,
     /// The case.
     pub case: String,
-    /// Whose it is.
+    /// The name of the library.
     pub peer: String,
     /// Median milliseconds.
     pub ms: f64,
@@ -27,7 +27,7 @@ impl PeerRow {
         Self { op, case, peer: peer.to_owned(), ms, min_ms: Some(min_ms) }
     }
 
-    /// What an operator's row would be in that time, if it is of the same case.
+    /// The row that an operator would have with this time, if it is for the same case.
     pub fn beside(&self, row: &Row) -> Option<Row> {
         let scale = |rate: Option<f64>| rate.map(|rate| rate * row.ms / self.ms);
         let like = || Row {

@@ -1,4 +1,4 @@
-//! What a device can do at most: measured for memory, computed for arithmetic.
+//! The maximum rates of a device: measured for memory, computed for arithmetic.
 
 use super::prepared::{WARM_UP, time};
 use super::{Row, plain};
@@ -10,7 +10,7 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 
-/// What other libraries' rows copy; less where memory is short.
+/// The size of the copies in the rows of other libraries; reduced if memory is short.
 const COPY_BYTES: usize = 1 << 30;
 /// The smallest copy that is timed.
 const LEAST_BYTES: usize = 1 << 19;
@@ -22,7 +22,7 @@ pub struct Ceilings {
     pub copy_gbps: f64,
     /// That copy as a row.
     pub copy: Row,
-    /// Bytes and milliseconds of it and of smaller ones, which pay for their beginning and end as well: the smallest first.
+    /// Bytes and milliseconds of this copy and of smaller ones, smallest first. In small copies, start-up and tail matter as well.
     pub copies: Vec<(u64, f64)>,
 }
 
@@ -43,7 +43,8 @@ impl Ceilings {
         Ok(Self { copy_gbps: gbps, copy, copies })
     }
 
-    /// Milliseconds of a copy that reads and writes as many bytes: between the measured ones as on a line from one to the next, beyond the largest at its rate.
+    /// Milliseconds of a copy that reads and writes this number of bytes: interpolated linearly between the measured copies,
+    /// and beyond the largest at its rate.
     pub fn copy_ms(&self, bytes: u64) -> Option<f64> {
         let after = self.copies.partition_point(|(size, _)| *size < bytes);
         let Some(&(more, slower)) = self.copies.get(after) else {
@@ -56,7 +57,7 @@ impl Ceilings {
     }
 }
 
-/// Bytes a second that a copy reads and writes, of 1 GiB or what there is room for.
+/// The bytes per second that a copy of 1 GiB, or of as much as fits, reads and writes.
 pub fn copy_rate(device: &Device) -> Result<f64> {
     let stream = device.stream()?;
     let from = Tensor::filled(&stream, [room(device)], 0.5f32)?;
@@ -65,17 +66,17 @@ pub fn copy_rate(device: &Device) -> Result<f64> {
     Ok(bytes_of(n) as f64 / copier.time(n)?.0 * 1e3)
 }
 
-/// What a copy of `n` values reads and writes.
+/// The bytes that a copy of `n` values reads and writes.
 fn bytes_of(n: usize) -> u64 {
     2 * (n * size_of::<f32>()) as u64
 }
 
-/// Values of the largest copy.
+/// The number of values of the largest copy.
 fn room(device: &Device) -> usize {
     COPY_BYTES.min(device.info().memory_bytes as usize / 8) / size_of::<f32>()
 }
 
-/// What is copied, and where to.
+/// The source and destination of the copies.
 struct Copier {
     stream: Stream,
     from: Tensor<f32>,
@@ -88,7 +89,7 @@ impl Copier {
         Ok(Self { stream, from, to })
     }
 
-    /// Of values that no device could make less of.
+    /// With random values, which no device can compress.
     fn random(device: &Device) -> Result<Self> {
         let (stream, n) = (device.stream()?, room(device));
         let values = random::tensor(&InputSpec::normal("x", DType::F32, [n]), 0)?.to_vec::<f32>()?;
@@ -100,7 +101,7 @@ impl Copier {
         self.from.len()
     }
 
-    /// Median and least milliseconds of copies of `n` values, each of others, so that none finds them in L2.
+    /// Median and minimum milliseconds of copies of `n` values; each copies other values, so that none finds them in L2.
     fn time(&mut self, n: usize) -> Result<(f64, f64)> {
         let places = self.len() / n;
         let mut at = 0;

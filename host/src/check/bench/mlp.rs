@@ -1,7 +1,8 @@
-//! A perceptron of several layers, forward and backward, built from the operators: how they do when one follows the other.
+//! A multi-layer perceptron, forward and backward, built from the operators: shows their speed when they run one after the
+//! other.
 //!
-//! A layer is y = gelu(x·Wᵀ + b) with square W: `gemm`, `zip` for the bias, `gelu`. Its gradient: `gelu_backward`, two products for dW and dx,
-//! and one with a row of ones for db. All in bf16, into tensors that are made once.
+//! A layer is y = gelu(x·Wᵀ + b) with square W: `gemm`, `zip` for the bias, `gelu`. Its gradient takes `gelu_backward`, two
+//! products for dW and dx, and one with a row of ones for db. Everything is in bf16, in tensors that are allocated once.
 
 use std::time::Instant;
 
@@ -17,10 +18,10 @@ use crate::runtime::profile;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 
-/// The name that it is asked for by.
+/// The name on the command line.
 pub const NAME: &str = "mlp";
 
-/// How many layers, rows of input, and how wide.
+/// The number of layers, the rows of input, and the width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Layers.
@@ -31,14 +32,14 @@ pub struct Sizes {
     pub width: usize,
 }
 
-/// Where one size varies, the others are these.
+/// The sizes that are kept while one varies.
 pub const BASE: Sizes = Sizes { layers: 4, batch: 4096, width: 4096 };
 const LAYERS: [usize; 3] = [1, 2, 8];
 const BATCHES: [usize; 5] = [512, 1024, 2048, 8192, 16384];
 const WIDTHS: [usize; 3] = [1024, 2048, 8192];
 
 impl Sizes {
-    /// What is timed: each size varied by itself.
+    /// The sizes that are timed: each size varied by itself.
     pub fn all() -> Vec<Self> {
         let layers = LAYERS.map(|layers| Self { layers, ..BASE });
         let batches = BATCHES.map(|batch| Self { batch, ..BASE });
@@ -51,13 +52,15 @@ impl Sizes {
         format!("layers={} batch={} width={} bf16", self.layers, self.batch, self.width)
     }
 
-    /// Operations of the products, which are nearly all there are: forward, and backward, which needs no gradient of the input.
+    /// The operations of the products, which are nearly all operations: forward, and backward, which needs no gradient of the
+    /// input.
     fn flops(&self) -> [u64; 2] {
         let product = 2 * self.batch * self.width * self.width;
         [self.layers * product, (2 * self.layers - 1) * product].map(|n| n as u64)
     }
 
-    /// The least traffic: weights and input, and what is saved for the gradients; and the same read again, with gradients of all weights.
+    /// The minimum traffic: forward, of weights, input, and what is saved for the gradients; backward, of the same read again,
+    /// with the gradients of all weights.
     fn bytes(&self) -> [u64; 2] {
         let (weights, rows) = (self.layers * self.width * (self.width + 1), self.batch * self.width);
         let saved = 2 * self.layers * rows;
@@ -65,11 +68,11 @@ impl Sizes {
     }
 }
 
-/// Its parameters, activations and gradients on a device.
+/// The parameters, activations and gradients on a device.
 #[derive(Debug)]
 pub struct Mlp {
     sizes: Sizes,
-    /// What is learnt: a matrix and a row a layer.
+    /// The parameters: a matrix and a row of biases per layer.
     pub weights: Vec<(Tensor<bf16>, Tensor<bf16>)>,
     /// The input, and each layer's result.
     pub activations: Vec<Tensor<bf16>>,
@@ -77,7 +80,7 @@ pub struct Mlp {
     pub upstream: Tensor<bf16>,
     /// Gradients of the weights.
     pub gradients: Vec<(Tensor<bf16>, Tensor<bf16>)>,
-    /// What gelu was applied to.
+    /// The inputs of gelu.
     before: Vec<Tensor<bf16>>,
     product: Tensor<bf16>,
     ones: Tensor<bf16>,
@@ -92,7 +95,7 @@ impl Mlp {
             seed += 1;
             ops::random_normal::<bf16>(stream, shape, 0.0, std, Philox { seed, offset: 0 })
         };
-        // Of such weights every layer's result is about as large as its input.
+        // With such weights, the result of every layer is about as large as its input.
         let std = 1.5 / (width as f32).sqrt();
         let rows = [batch, width];
         let uninit = |shape: &[usize]| Tensor::<bf16>::uninit(stream, shape);
@@ -130,7 +133,7 @@ impl Mlp {
         Ok(())
     }
 
-    /// Queues the gradients of all weights. What `forward` left is what they are of.
+    /// Queues the gradients of all weights, for the activations that `forward` left.
     pub fn backward(&mut self, stream: &Stream) -> Result<()> {
         let Sizes { layers, batch, width } = self.sizes;
         let ones = self.ones.slice(0..batch)?.reshape([1, batch])?;
@@ -151,13 +154,13 @@ impl Mlp {
     }
 }
 
-/// A part of a step, which a profile shows by its name.
+/// A part of a step, which has this name in a profile.
 fn scoped(name: &'static str, queue: impl FnOnce() -> Result<()>) -> Result<()> {
     let _scope = profile::scope(name);
     queue()
 }
 
-/// Times both directions of one size; `peak` is of the tensor cores, in operations a second.
+/// Times forward and backward for one size; `peak` is that of the tensor cores, in operations per second.
 pub fn rows(device: &Device, sizes: Sizes, peak: Option<f64>) -> Result<[Row; 2]> {
     let stream = device.stream()?;
     let mut mlp = Mlp::new(&stream, sizes)?;
@@ -182,7 +185,7 @@ pub fn rows(device: &Device, sizes: Sizes, peak: Option<f64>) -> Result<[Row; 2]
     Ok([ahead, back])
 }
 
-/// The median of many runs, and what a single number does not say.
+/// The median of many runs, and their distribution.
 fn timed(stream: &Stream, mut step: impl FnMut() -> Result<()>) -> Result<(f64, Spread)> {
     let clock = |step: &mut dyn FnMut() -> Result<()>| {
         let start = Instant::now();

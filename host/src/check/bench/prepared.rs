@@ -1,4 +1,4 @@
-//! A case on the device, and what times its launches.
+//! A case on the device, and the code that times its launches.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use crate::runtime::device::Device;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// Timed launches a row: as many as fit this, within [`MIN_RUNS`] and [`MAX_RUNS`].
+/// The time for the timed launches of a row: as many as fit, within [`MIN_RUNS`] and [`MAX_RUNS`].
 pub(super) const BUDGET: Duration = Duration::from_millis(150);
-/// One in each round at least.
+/// At least one in each round.
 pub(super) const MIN_RUNS: usize = ROUNDS;
 const MAX_RUNS: usize = 200;
 pub(super) const WARM_UP: usize = 3;
@@ -30,18 +30,18 @@ pub struct Prepared {
     next: usize,
 }
 
-/// Who computes a case.
+/// The implementation that computes a case.
 pub(super) enum Contender<'p> {
     /// The operator, with the case's own parameters.
     Own,
-    /// The operator, with these.
+    /// The operator, with these parameters.
     Ours(Params),
-    /// Another library in its place.
+    /// Another library in place of the operator.
     Peer(&'p Cublas),
 }
 
 impl Prepared {
-    /// Makes inputs and room for outputs.
+    /// Allocates inputs and outputs.
     pub fn new(device: &Device, timing: &Timing) -> Result<Self> {
         let Job { op, case } = &timing.job;
         let (stream, params) = (device.stream()?, timing.params()?);
@@ -101,7 +101,7 @@ impl Prepared {
         time(&stream, || self.launch())
     }
 
-    /// Median milliseconds of launches, and of what another library does in place of the operator, in turns.
+    /// Median milliseconds of launches, and of the other library in place of the operator, in turns.
     pub(in crate::check) fn time_beside(&mut self, peer: &Cublas) -> Result<[Option<f64>; 2]> {
         let mut turns = self.in_turns(&[Contender::Own, Contender::Peer(peer)]);
         match turns.failed.pop() {
@@ -110,7 +110,7 @@ impl Prepared {
         }
     }
 
-    /// Median milliseconds of launches in a variant, of as many as fit `budget`.
+    /// Median milliseconds of launches in a variant, as many as fit `budget`.
     pub(in crate::check) fn time_variant(&mut self, variant: &'static Variant, budget: Duration) -> Result<f64> {
         let who = Contender::Ours(self.params.clone().with_variant(variant.name)?);
         self.warm_up(&who)?;
@@ -120,8 +120,8 @@ impl Prepared {
     }
 
     fn warm_up(&mut self, who: &Contender<'_>) -> Result<()> {
-        // As other programs leave it, L2 is full of lines that nothing here touches. Accesses whose lines are to leave first do not displace them:
-        // a kernel without any other has what is left of L2, and takes up to 5% longer.
+        // Fills L2 with lines that nothing here touches, as other programs leave it. Accesses with an evict-first policy do not
+        // displace such lines: a kernel that makes no other accesses only gets what is left of L2, and takes up to 5% longer.
         self.stream.scratch::<u8>(2 * self.stream.device().info().l2_bytes as usize)?.clear()?;
         (0..WARM_UP).try_for_each(|_| self.launch_by(who))?;
         self.synchronize()
@@ -160,7 +160,7 @@ pub(super) fn time(stream: &Stream, launch: impl FnMut() -> Result<()>) -> Resul
     Ok((times[times.len() / 2], times[0]))
 }
 
-/// Milliseconds of many runs of what `launch` queues, the least first.
+/// Milliseconds of many runs of what `launch` queues, in ascending order.
 pub(super) fn samples(stream: &Stream, budget: Duration, mut launch: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let once = once(stream, &mut launch)?;
     let mut times = series(stream, runs(budget, once), launch)?;
@@ -168,7 +168,7 @@ pub(super) fn samples(stream: &Stream, budget: Duration, mut launch: impl FnMut(
     Ok(times)
 }
 
-/// Seconds by the host's clock of what `launch` queues, with the wait for it.
+/// Seconds by the host's clock to queue the launch and wait for it.
 fn once(stream: &Stream, launch: impl FnOnce() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     launch()?;
@@ -180,7 +180,7 @@ fn runs(budget: Duration, once: f64) -> usize {
     ((budget.as_secs_f64() / once) as usize).clamp(MIN_RUNS, MAX_RUNS)
 }
 
-/// Milliseconds of each of `runs` runs of what `launch` queues, one behind the other.
+/// Milliseconds of each of `runs` back-to-back runs of what `launch` queues.
 fn series(stream: &Stream, runs: usize, mut launch: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let mut events = Vec::with_capacity(runs);
     for _ in 0..runs {

@@ -1,4 +1,5 @@
-//! A step of the perceptron, recorded: whether the kernels' times add up to the stream's, and what recording costs a launch.
+//! A recorded step of the perceptron: checks whether the kernels' times add up to the stream's time, and what recording
+//! costs per launch.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +13,14 @@ use crate::runtime::tensor::Tensor;
 
 /// The scope of the step that is compared.
 pub const STEP: &str = "step";
-/// So wide that kernels take most of a millisecond: between two of them a stream rests for a microsecond or two.
+/// Wide enough that kernels take most of a millisecond: between two kernels a stream idles for a microsecond or two.
 const SIZES: Sizes = Sizes { width: 8192, ..BASE };
-/// Steps before that one: they fill the queue, and have what a first launch takes.
+/// Steps before the recorded one: they fill the queue, and pay the cost of first launches.
 const AHEAD: usize = 3;
 
-/// How far the kernels' sum may be from the stream's time between two events.
+/// The maximum deviation of the kernels' sum from the stream's time between two events.
 pub const APART: f64 = 0.02;
-/// What recording may add to a launch.
+/// The maximum that recording may add to a launch.
 pub const MOST_ADDED: Duration = Duration::from_micros(2);
 
 /// A recorded step, and what was measured beside it.
@@ -29,22 +30,22 @@ pub struct Profiled {
     pub sizes: Sizes,
     /// One step forward and back, behind others.
     pub profile: Profile,
-    /// From an event before the step to one behind it, on a stream that always had work.
+    /// The time from an event before the step to one after it, on a stream that always had work.
     pub between_events: Duration,
     /// The sum of its kernels' times.
     pub kernels: Duration,
-    /// What queueing a small kernel takes at least: before anything was recorded, while it is, and in between.
+    /// The minimum time to queue a small kernel: before anything was recorded, during recording, and in between.
     pub launch: [Duration; 3],
 }
 
 impl Profiled {
-    /// How far the sum of the kernels' times is from the stream's, as a share of that.
+    /// The deviation of the sum of the kernels' times from the stream's time, as a fraction of the latter.
     pub fn apart(&self) -> f64 {
         (self.kernels.as_secs_f64() / self.between_events.as_secs_f64() - 1.0).abs()
     }
 
-    /// What recording adds to a launch, or leaves behind, whichever is more. Launches are compared with those next to them: processors have slow
-    /// times, which are no one's fault.
+    /// The larger of what recording adds to a launch and what it adds afterwards. Launches are compared with those next to them
+    /// in time, because processors have slow periods.
     pub fn added(&self) -> Duration {
         let [before, recorded, after] = self.launch;
         recorded.saturating_sub(after).max(after.saturating_sub(before))
@@ -88,13 +89,13 @@ pub fn profiled(device: &Device) -> Result<Profiled> {
     Ok(Profiled { sizes: SIZES, profile, between_events, kernels, launch })
 }
 
-/// How often launches are recorded and then not, in turns: a processor's clock differs by more from one time to another than recording costs.
+/// How often recorded and unrecorded launches alternate: a processor's clock varies over time by more than recording costs.
 const TURNS: usize = 10;
-/// Launches that a queue takes without waiting, and how often they are timed in a turn.
+/// The number of launches that a queue takes without waiting, and how often they are timed in a turn.
 const QUEUED: u32 = 256;
 const TIMES: usize = 20;
 
-/// What queueing a small kernel takes the CPU: the least of several runs, because whatever else the machine does adds to the others.
+/// The CPU time to queue a small kernel: the minimum of several runs, because other load on the machine only adds time.
 fn launching(stream: &Stream) -> Result<Duration> {
     let x = Tensor::filled(stream, [1024], 0.5f32)?;
     let mut y = Tensor::uninit(stream, [1024])?;

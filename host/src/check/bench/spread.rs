@@ -1,22 +1,22 @@
-//! How times lie, and what that says.
+//! The distribution of times, and its interpretation.
 
 use serde::{Deserialize, Serialize};
 
 use super::Row;
 use super::prepared::WARM_UP;
 
-/// How the times of one thing lie, and what it costs to begin, to queue and to wait.
+/// The distribution of the times of a row, and the cost to start, to queue and to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// Timed runs, after those that warm up.
+    /// The number of timed runs, after the warm-up.
     pub runs: usize,
-    /// The first run of all, by the host's clock and with the wait for it: kernels are loaded, memory is touched for the first time.
+    /// The very first run, by the host's clock and including the wait: kernels are loaded, memory is touched for the first time.
     pub first_ms: f64,
     /// Least milliseconds between two events.
     pub min_ms: f64,
-    /// A tenth of the runs took no longer than that.
+    /// A tenth of the runs took no longer than this.
     pub p10_ms: f64,
-    /// A tenth took at least that.
+    /// A tenth of the runs took at least this long.
     pub p90_ms: f64,
     /// The host's time for queueing it.
     pub queued_ms: f64,
@@ -24,7 +24,7 @@ pub struct Spread {
     pub waited_ms: f64,
 }
 
-/// What the numbers say of warming up, of waiting and of how far to trust a median: a sentence each.
+/// What the numbers tell about warm-up, about waiting and about how far to trust a median: one sentence each.
 pub fn explain(rows: &[(&Row, Spread)]) -> Vec<String> {
     let Some((longest, of)) = rows.iter().max_by(|a, b| a.0.ms.total_cmp(&b.0.ms)) else { return Vec::new() };
     let Some((shortest, by)) = rows.iter().min_by(|a, b| a.0.ms.total_cmp(&b.0.ms)) else { return Vec::new() };

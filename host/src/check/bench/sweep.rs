@@ -6,15 +6,16 @@ use crate::ops::model::{Bound, Case, CaseClass, Dims, Operator, TensorMeta, outp
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::{Error, Result};
 
-/// The least traffic of the smallest case.
+/// The minimum traffic of the smallest case.
 const LEAST: u64 = 1 << 20;
-/// That of the largest, in sizes of the L2 cache.
+/// The minimum traffic of the largest case, as a multiple of the L2 cache.
 const CACHES: u64 = 4;
 /// Sizes of a product that grow together.
 const SIDES: [&str; 3] = ["m", "n", "k"];
 
-/// For each operator the first production case whose name contains `case`, in sizes from 1 MiB of traffic to several times the L2 cache, as the
-/// operator picks its kernel. Products grow in all their sides, others in the first size that there is more than one of.
+/// For each operator, the first production case whose name contains `case`, in sizes from 1 MiB of traffic to several times the
+/// L2 cache, with the kernel that the operator selects. Products grow in all dimensions, others in the first size that is
+/// greater than one.
 pub fn sweep(info: &DeviceInfo, ops: &[&'static dyn Operator], case: Option<&str>) -> Result<Vec<Timing>> {
     let mut timings = Vec::new();
     for &op in ops {
@@ -37,12 +38,12 @@ fn sizes(op: &'static dyn Operator, of: &Case, most: u64) -> Result<Vec<Case>> {
     let (mut found, mut last) = (Vec::new(), 0);
     for power in -40..=6 {
         let Some(case) = resized(of, &grows, power) else { continue };
-        // What an operator does not take has no place in the row, and no cost.
+        // A case that the operator rejects has no place in the row, and no cost.
         if !accepted(op, &case) {
             continue;
         }
         let bytes = op.cost(&case)?.bytes;
-        // Past the largest there is nothing to find but numbers that no longer fit.
+        // Beyond the largest case, sizes would only overflow.
         if bytes > most {
             break;
         }
@@ -54,7 +55,7 @@ fn sizes(op: &'static dyn Operator, of: &Case, most: u64) -> Result<Vec<Case>> {
     Ok(found)
 }
 
-/// The case with those of its sizes that grow times a power of two. `None` where one is no whole number any more, or no number at all.
+/// The case with its growing sizes times a power of two. `None` if a size is no longer an integer, or overflows.
 fn resized(of: &Case, grows: &dyn Fn(&str) -> bool, power: i32) -> Option<Case> {
     let mut dims = Dims::default();
     for (name, size) in of.dims.iter() {

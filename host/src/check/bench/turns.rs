@@ -1,36 +1,37 @@
-//! Several things timed in turns, so that none of them has the best of the clock.
+//! Times several contenders in turns, so that none of them has the best of the clock.
 //!
-//! A GPU at its power limit lowers its clock while it works: of equal kernels that are timed one after the other, the first looks faster than
-//! the last, products by up to a tenth. Here each has a part of its launches in every round, and its samples of all rounds are merged. Rounds
-//! go forth and back, which evens out what the clock loses within one, and each pair of them begins with another contender, so that nobody is
-//! always at an end.
+//! A GPU at its power limit lowers its clock while it works: of equal kernels that are timed one after the other, the first
+//! looks faster than the last, for products by up to a tenth. Here each contender gets a part of its launches in every round,
+//! and its samples from all rounds are merged. Rounds alternate in direction, which evens out the clock drop within one, and
+//! each pair of rounds begins with another contender, so that none is always first or last.
 
 use std::time::Duration;
 
 use crate::runtime::error::{Error, Result};
 
-/// Rounds. In each, everyone has a tenth of its launches.
+/// The number of rounds. In each, every contender gets a tenth of its launches.
 pub(super) const ROUNDS: usize = 10;
 
-/// How long the contenders keep the device busy before the first round, all of them together. The clock loses most of what it loses at the
-/// beginning, and a least time is one turn's: the first ones would have the least. What is timed alone does without.
+/// How long all contenders together keep the device busy before the first round. The clock drops most at the beginning, and a
+/// minimum time comes from a single turn, so the first contenders would have the lowest minima. Something that is timed alone
+/// does not need this.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// What can launch contenders, which have numbers.
+/// Launches contenders, which are numbered.
 pub(super) trait Contest {
-    /// Launches a contender a few times, and then for about as long as `busy`. How many launches of it are to be timed.
+    /// Launches a contender a few times, and then for about as long as `busy`. Returns how many of its launches are to be timed.
     fn warm_up(&mut self, which: usize, busy: Duration) -> Result<usize>;
 
-    /// Milliseconds of each of so many launches of it, without a warm-up: that another contender's code is in the caches costs the first one
-    /// microseconds. Where launches are short it is one of many, and a median does not show it.
+    /// Milliseconds of each of this number of launches, without a warm-up: as another contender's code is in the caches, the
+    /// first launch takes microseconds longer. Where launches are short, it is one of many, and a median does not show it.
     fn turn(&mut self, which: usize, launches: usize) -> Result<Vec<f64>>;
 }
 
-/// What came of it.
+/// The results.
 pub(super) struct Turns {
-    /// Each one's milliseconds, the least first. Nothing if it failed, or had no turn before a kernel failed.
+    /// The milliseconds of each contender, in ascending order. Empty if it failed, or had no turn before a kernel failed.
     times: Vec<Vec<f64>>,
-    /// Who failed, in the order in which it happened.
+    /// The contenders that failed, in the order of their failures.
     pub failed: Vec<(usize, Error)>,
 }
 
@@ -42,7 +43,8 @@ impl Turns {
     }
 }
 
-/// Times `count` contenders. One that fails is out; a failed kernel ends all, since nothing runs on its device any more.
+/// Times `count` contenders. One that fails is dropped; a failed kernel ends the contest, since its device can run
+/// nothing any more.
 pub(super) fn in_turns(contest: &mut impl Contest, count: usize) -> Turns {
     let mut turns = Turns { times: vec![Vec::new(); count], failed: Vec::new() };
     let mut runs = vec![0; count];
@@ -72,7 +74,7 @@ pub(super) fn in_turns(contest: &mut impl Contest, count: usize) -> Turns {
     turns
 }
 
-/// Who comes when in a round.
+/// The order of the contenders in a round.
 fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
     let turn = move |at: usize| if round.is_multiple_of(2) { at } else { count - 1 - at };
     (0..count).map(move |at| (turn(at) + round / 2) % count)
@@ -84,12 +86,12 @@ mod tests {
 
     /// A device whose clock falls by a tenth as it works, at a rate.
     struct Falling {
-        /// Milliseconds of a launch of each at the highest clock, and how many are timed.
+        /// The milliseconds of a launch of each kernel at the highest clock, and how many launches are timed.
         kernels: Vec<(f64, usize)>,
-        /// Milliseconds in which the clock loses most of what it has to lose.
+        /// The milliseconds in which the clock completes most of its drop.
         within: f64,
         now: f64,
-        /// Who had how many launches in which order.
+        /// Which contender had how many launches, in order.
         log: Vec<(usize, usize)>,
         fails: Option<(usize, fn() -> Error)>,
     }
@@ -131,7 +133,7 @@ mod tests {
         }
     }
 
-    /// By how much the largest is above the least, as a share of that.
+    /// How far the maximum is above the minimum, as a fraction of the latter.
     fn apart(times: impl Iterator<Item = f64> + Clone) -> f64 {
         times.clone().fold(0.0, f64::max) / times.fold(f64::INFINITY, f64::min) - 1.0
     }

@@ -1,4 +1,4 @@
-//! Files that appear whole or not at all.
+//! Atomic file writes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,8 +8,8 @@ use tempfile::NamedTempFile;
 
 use crate::runtime::error::{Error, Result};
 
-/// Writes a file, in place of the one that is there: a new file beside it, renamed when it is complete. Symbolic links stay and
-/// what they lead to is replaced; the new file has the permissions of the old one.
+/// Replaces a file atomically: a new file is written beside it, and renamed when it is complete. Symbolic links stay and their
+/// target is replaced; the new file has the permissions of the old one.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let refused = |e: io::Error| Error::file(path, format!("cannot be written: {e}"));
     let unfinished = |e: io::Error| Error::Unwritten { path: path.to_owned(), reason: e.to_string() };
@@ -21,7 +21,7 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     };
     let old = old.map(|file| file.metadata().map(|data| (file, data))).transpose().map_err(refused)?;
     if let Some((device, _)) = old.as_ref().filter(|(_, data)| !data.is_file()) {
-        // A device or a pipe, such as /dev/stdout: no file may take its place.
+        // A device or a pipe, such as /dev/stdout, must not be replaced by a file.
         let mut device: &File = device;
         return device.write_all(bytes).map_err(unfinished);
     }
@@ -37,13 +37,13 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 
 fn beside(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    // As an ordinary new file has them: temporary ones are for their owner only.
+    // The permissions of an ordinary new file: temporary ones are readable only by their owner.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder)
 }
 
-/// Where symbolic links lead, be there a file or not yet. Links in a circle are left for opening to refuse.
+/// The target of symbolic links, whether or not it exists yet. Circular links are left for opening to reject.
 fn behind_links(path: &Path) -> PathBuf {
     const MOST: usize = 40;
     let mut target = path.to_owned();

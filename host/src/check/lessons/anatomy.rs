@@ -1,4 +1,4 @@
-//! What a GPU is made of.
+//! The parts of a GPU.
 
 use gpu_kernels::lessons::pointer_chase as gk;
 
@@ -22,32 +22,32 @@ pub(super) static LESSON: Lesson = Lesson {
     plan,
 };
 
-/// Of a multiprocessor of compute capability 8 and 9: each issues an instruction of one warp a cycle.
+/// For a multiprocessor of compute capability 8 and 9: each scheduler issues an instruction of one warp per cycle.
 const SCHEDULERS: u32 = 4;
 const WARP: u32 = 32;
 
-/// Bytes copied, and the side of a product, that are counted and that are timed.
+/// The bytes copied, and the side of a product, that are counted and that are timed.
 const COPIED: [usize; 2] = [1 << 14, 1 << 29];
 const SIDES: [usize; 2] = [256, 8192];
 /// Of the product that is counted: whole steps of every kernel.
 const DEPTH: usize = 64;
 
-/// Hops that are counted and that are timed: so many that the first time around a ring, when caches are cold, does not show.
+/// Hops that are counted and that are timed: enough that the first pass around a ring, with cold caches, does not matter.
 const HOPS: [usize; 2] = [64, 1 << 17];
-/// Places that are counted.
+/// The number of places that are counted.
 const COUNTED_PLACES: usize = 256;
-/// Cycles of a multiprocessor from an instruction to one that needs its result, at least.
+/// The minimum cycles of a multiprocessor from an instruction to one that needs its result.
 const DEPENDENT: f64 = 4.0;
 
-/// A level of the memory: its name, where the ring of places lies, and how many there are.
+/// A level of the memory hierarchy: its name, where the ring of places is stored, and their number.
 struct Level {
     name: &'static str,
     place: &'static str,
     places: usize,
 }
 
-/// From the nearest on. A ring fits the cache that it is named after and not the one before: an eighth of the second-level cache, and four
-/// times what that holds.
+/// The levels from the nearest on. A ring fits the cache that it is named after, and not the one before: an eighth of the L2
+/// cache, and four times the capacity of L2.
 fn levels(info: &DeviceInfo) -> [Level; 5] {
     let [global, shared, registers] = *PLACES;
     let l2 = (info.l2_bytes as usize / (gk::LINE as usize * size_of::<u32>())).next_power_of_two();
@@ -61,13 +61,13 @@ fn levels(info: &DeviceInfo) -> [Level; 5] {
     ]
 }
 
-/// Hops from place to place, each of which waits for the one before: the latency of a level.
+/// A pointer chase, in which each hop waits for the one before: the latency of a level.
 fn chase(info: &DeviceInfo, level: &Level) -> Result<Run> {
     let of = |n, hops: usize| -> Result<_> {
         let part = part("pointer_chase", DType::F32, [("n", n)])?;
         Ok(with(with(part, "place", ParamValue::Choice(level.place)), "steps", hops as i64))
     };
-    // One thread, and the value at the end.
+    // A single thread, and the value at the end.
     let (quantity, count): (&'static Quantity, _) = match level.name {
         "registers" => (&MULTIPLY_ADDS, HOPS[0]),
         "shared memory" => (&WAVEFRONTS, HOPS[0]),
@@ -114,7 +114,7 @@ pub fn of_device(info: &DeviceInfo) -> Facts {
     Facts { title: info.name.clone(), headings: vec!["what", ">how much"], rows }
 }
 
-/// Operations in the time of a byte from memory.
+/// The number of operations in the time that memory takes to move a byte.
 pub(super) fn ridge(info: &DeviceInfo, bound: Bound) -> Option<f64> {
     Some(info.peak_flops(bound)? / info.peak_bandwidth()?)
 }

@@ -1,4 +1,4 @@
-//! Online softmax, and the attention that it makes possible.
+//! Online softmax, and the attention built on it.
 
 use super::plan::{Plan, Run, plain_part};
 use super::quantity::{LAUNCHES, LEAST, LOADED};
@@ -18,7 +18,7 @@ pub(super) static LESSON: Lesson = Lesson {
     plan,
 };
 
-/// Heads, length and width of a head that are counted, and that are timed.
+/// Heads, length and head dimension that are counted, and that are timed.
 const COUNTED: [usize; 3] = [1, 256, 64];
 const TIMED: [usize; 3] = [8, 4096, 128];
 const F16: usize = 2;
@@ -28,7 +28,7 @@ const F32: usize = 4;
 const ROWS: usize = 8;
 const HELD: usize = 1024;
 const STREAMED: usize = 1025;
-/// Passes over a row of the softmax by the book.
+/// Passes over a row in the textbook softmax.
 const BY_THE_BOOK: usize = 3;
 
 fn softmax(info: &DeviceInfo, label: &str, d: usize, passes: usize) -> Result<Run> {
@@ -42,7 +42,7 @@ fn softmax(info: &DeviceInfo, label: &str, d: usize, passes: usize) -> Result<Ru
         .at_least(info.peak_bandwidth().map(|rate| bytes as f64 / rate)))
 }
 
-/// Scores, softmax, and their product with the values, an operator each.
+/// Scores, softmax, and the product with the values, as separate operators.
 fn apart([heads, length, d]: [usize; 3]) -> Result<[Timing; 3]> {
     let product =
         |m: usize, n: usize, k: usize| plain_part("gemm", DType::F16, [("batch", heads), ("m", m), ("n", n), ("k", k)]);
@@ -66,7 +66,7 @@ fn bytes_fused([heads, length, d]: [usize; 3]) -> usize {
     4 * heads * length * d * F16 + heads * length * F32
 }
 
-/// What some operators take at least, one after the other, by their traffic and their arithmetic.
+/// The minimum time of these operators, one after the other, by their traffic and their arithmetic.
 fn seconds(info: &DeviceInfo, parts: &[Timing]) -> Result<Option<f64>> {
     let of = |part: &Timing| Ok(roofline::seconds(info, part.job.op.cost(&part.job.case)?));
     Ok(parts.iter().map(of).collect::<Result<Vec<_>>>()?.into_iter().sum())

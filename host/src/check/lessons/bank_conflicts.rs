@@ -25,7 +25,7 @@ const COUNTED: usize = 64;
 /// And that are timed.
 const TIMED: usize = 8192;
 
-/// Turns that a warp takes to read a column of a tile: the most of its elements that lie in one bank.
+/// The wavefronts that a warp needs to read a column of a tile: the maximum number of its elements in one bank.
 fn turns<S: Placement>(column: u32) -> usize {
     let mut banks = [0; BANKS as usize];
     for row in 0..TILE {
@@ -51,7 +51,7 @@ fn run<S: Placement>(info: &DeviceInfo, name: &str) -> Result<Run> {
 
 fn plan(info: &DeviceInfo) -> Result<Plan> {
     let plan = Plan::new(|results| {
-        // A load a warp.
+        // One load per warp.
         let loads = (COUNTED * COUNTED / TILE as usize) as f64;
         let turns = |label: &str| Ok(text::times(results.count(label, &WAVEFRONTS)?, loads));
         let faster = |bad: f64, good: f64| format!("the whole transpose {} times as fast", text::times(bad, good));

@@ -8,18 +8,18 @@ use crate::runtime::device::Device;
 use crate::runtime::error::Result;
 use crate::runtime::tensor::Tensor;
 
-/// Bytes that are copied: little enough to find the latency, and enough to find the rate.
+/// The copy sizes in bytes: small enough to find the latency, and large enough to find the rate.
 const BYTES: [usize; 4] = [4, 1 << 16, 1 << 20, 1 << 28];
-/// Bits a second and lane of each generation of PCIe, in units of 10⁹, and how many of 130 carry data.
+/// Bits per second and lane of each generation of PCIe, in units of 10⁹, and how many of 130 carry data.
 const GENERATIONS: [(f64, f64); 5] = [(2.5, 104.0), (5.0, 104.0), (8.0, 128.0), (16.0, 128.0), (32.0, 128.0)];
 
-/// A link: what it is, and bytes a second each way.
+/// A link: its description, and its bytes per second in each direction.
 struct Link {
     name: String,
     rate: f64,
 }
 
-/// What the driver's own tool says of the link at its best, where it is there and knows one.
+/// What the driver's own tool reports about the link at its best, if the tool is present and reports it.
 fn link() -> Option<Link> {
     let asked = ["--query-gpu=pcie.link.gen.max,pcie.link.width.max", "--format=csv,noheader"];
     let said = Command::new("nvidia-smi").args(asked).output().ok().filter(|said| said.status.success())?;

@@ -27,7 +27,7 @@ const TIMED: usize = 1 << 22;
 /// Rows and columns of the matrices, likewise.
 const SIDES: [usize; 2] = [64, 8192];
 
-/// Sectors that a warp's accesses of 4 bytes lie in, a stride of elements apart.
+/// The sectors touched by 4-byte accesses of a warp that are a stride of elements apart.
 fn sectors(stride: usize) -> usize {
     (WARP * stride * size_of::<f32>()).div_ceil(SECTOR).min(WARP)
 }
@@ -47,7 +47,7 @@ fn label(stride: usize) -> String {
     format!("stride {stride}")
 }
 
-/// A transpose reads rows; `stride` is how far apart a warp's stores are.
+/// A transpose reads rows; `stride` is the distance between the stores of a warp.
 fn transpose(info: &DeviceInfo, name: &str, stride: impl Fn(usize) -> usize) -> Result<Run> {
     let of = |side| variant("transpose", name, DType::F32, [("batch", 1), ("rows", side), ("columns", side)]);
     let [counted, timed] = SIDES;

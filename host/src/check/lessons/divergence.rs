@@ -23,18 +23,18 @@ const WARP: usize = 32;
 const COUNTED: [usize; 2] = [2048, 64];
 const TIMED: [usize; 2] = [1 << 22, 1024];
 
-/// Multiply-adds that warps execute.
+/// The multiply-adds that warps execute.
 fn executed([n, rounds]: [usize; 2], ways: usize) -> usize {
     n / WARP * rounds * ways
 }
 
-/// A run whose warps go that many ways each.
+/// A run whose warps take this many different paths.
 fn run(info: &DeviceInfo, split: &'static str, ways: usize) -> Result<Run> {
     let of = |[n, rounds]: [usize; 2]| -> Result<_> {
         let part = part("branches", DType::F32, [("n", n)])?;
         Ok(with(with(part, "split", ParamValue::Choice(split)), "rounds", rounds as i64))
     };
-    // An idle thread's place in the unit is taken all the same.
+    // An idle thread still occupies its lane.
     let operations = 2 * WARP * executed(TIMED, ways);
     Ok(Run::new(format!("split by {split}"))
         .count(of(COUNTED)?)

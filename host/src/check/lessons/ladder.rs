@@ -1,7 +1,8 @@
-//! Products of square matrices of many sizes: what a size's divisors decide.
+//! Products of square matrices of many sizes: shows the effect of a size's divisors.
 //!
-//! How long a product takes is predicted from what a few others of its path and alignment took, which are one round of tiles: of several depths,
-//! because the clock falls under long ones, and of fewer results. The rest is counting: rounds, steps, results, and bytes that are copied before.
+//! The time of a product is predicted from the times of a few others of its path and alignment, each one wave of tiles: with
+//! several depths, because the clock falls during long ones, and with fewer results. The rest is counting: waves, steps,
+//! results, and bytes that are copied first.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,16 +22,16 @@ const OP: &str = "gemm_bf16";
 const TYPE: DType = DType::BF16;
 /// Elements of a pack of 16 bytes.
 const PACK: usize = 16 / TYPE.size();
-/// Which power of two divides a size, at most: larger ones change nothing.
+/// The power of two that divides a size, capped: larger ones change nothing.
 pub(super) const ALIGNMENTS: [usize; 4] = [32, 8, 2, 1];
 
 /// How operands reach the tensor cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Path {
-    /// In packs of 16 bytes, as they lie.
+    /// In packs of 16 bytes, in place.
     Whole,
-    /// The same, of copies whose rows begin at packs.
+    /// In packs of 16 bytes, from copies whose rows are aligned to packs.
     Copied,
     /// Element by element.
     Elements,
@@ -73,38 +74,40 @@ impl Product {
         2.0 * (self.side * self.side) as f64 * self.depth as f64
     }
 
-    /// Operations of its tiles, with whole steps along k.
+    /// The operations of its tiles, with whole steps along k.
     pub(super) fn operations(self, info: &DeviceInfo) -> usize {
         let tiling = self.tiling(info);
         tiling.operations(self.side, self.depth.next_multiple_of(tiling.depth))
     }
 
-    /// Steps along k, one after the other: as many of the widest tile as take as long.
+    /// Sequential steps along k, expressed as steps of the widest tile that take the same time.
     fn steps(self, info: &DeviceInfo) -> f64 {
         let tiling = self.tiling(info);
         (tiling.rounds(self.side) * self.depth.div_ceil(tiling.depth)) as f64 * tiling.step
     }
 
-    /// Seconds for reading both operands and writing their copies, where there are any.
+    /// Seconds to read both operands and write their copies, if there are any.
     fn copying(self, info: &DeviceInfo) -> Option<f64> {
         let bytes = if self.path() == Path::Copied { 4 * self.side * self.depth * TYPE.size() } else { 0 };
         info.peak_bandwidth().map(|rate| bytes as f64 / rate)
     }
 
-    /// Seconds of whole rounds at the peak of the tensor cores, behind the copies at the peak of memory.
+    /// Seconds of whole waves at the peak of the tensor cores, after the copies at the peak of memory.
     pub(super) fn least(self, info: &DeviceInfo) -> Option<f64> {
         let paid = self.tiling(info).paid(self.side, self.depth) as f64;
         Some(paid / info.peak_flops(Bound::Tensor(TYPE))? + self.copying(info)?)
     }
 
-    /// Products of its path and alignment whose results are one round of tiles: of several depths, and the first also with a quarter of the results.
+    /// Products of the same path and alignment whose results are one wave of tiles: of several depths, and the first also with
+    /// a quarter of the results.
     fn anchors(self, info: &DeviceInfo) -> (Vec<Self>, Self) {
         let (path, alignment) = (self.path(), self.alignment());
         let tiling = if path == Path::Elements { self.tiling(info) } else { Tiling::widest(info) };
         let tile = tiling.rows.max(tiling.columns);
         let round = (1..).map(|n| n * tile).take_while(|side| tiling.tiles(*side) <= tiling.at_once).last();
         let side = round.unwrap_or(tile);
-        // What is not copied has to stay below what is worth it. What is copied is then as whole as any other.
+        // Operands that are not copied must stay below the size at which copies are worth it. Copied operands
+        // are then as well aligned as any other.
         let (side, depths) = match path {
             Path::Elements => (side.min(512), &[256, 512, 1024][..]),
             Path::Copied => (side, &[2048][..]),
@@ -116,7 +119,7 @@ impl Product {
     }
 }
 
-/// Sizes to climb, on a device of these numbers.
+/// The sizes of the ladder, on a device with these numbers.
 #[derive(Clone, Debug)]
 pub(super) struct Ladder {
     info: DeviceInfo,
@@ -134,29 +137,29 @@ pub struct Rung {
     pub path: Path,
     /// Useful operations.
     pub flops: f64,
-    /// Rounds of tiles.
+    /// Waves of tiles.
     pub rounds: usize,
-    /// The least time of whole rounds, in milliseconds.
+    /// The minimum time of whole waves, in milliseconds.
     pub at_least_ms: Option<f64>,
-    /// What products of one round say that it takes.
+    /// The time predicted from products of one wave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_ms: Option<f64>,
-    /// The median of many.
+    /// The median of many runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ms: Option<f64>,
-    /// cuBLAS's, where it is there.
+    /// The time of cuBLAS, if it is present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cublas_ms: Option<f64>,
 }
 
 impl Rung {
-    /// TFLOP/s in that time.
+    /// The rate in TFLOP/s for that time.
     pub(crate) fn rate(flops: f64, ms: f64) -> f64 {
         flops / ms / 1e9
     }
 }
 
-/// What products of one round say of a path and alignment, in seconds.
+/// The measurements of one-wave products for a path and alignment, in seconds.
 struct Curve {
     key: (Path, usize),
     /// Steps along k, and the time that they take without copies.
@@ -167,7 +170,7 @@ struct Curve {
 }
 
 impl Curve {
-    /// By straight lines between the points, and on beyond the first and the last.
+    /// Linear interpolation between the points, with extrapolation before the first and after the last.
     fn of_steps(&self, steps: f64) -> f64 {
         let upper = self.points.iter().position(|(of, _)| *of >= steps).unwrap_or(self.points.len() - 1);
         let last = upper.clamp(1, (self.points.len() - 1).max(1));
@@ -197,7 +200,8 @@ impl Ladder {
         self.products.iter().map(rung).collect()
     }
 
-    /// Times every rung on a GPU, behind the products that they are predicted from. The ladder has the rate of memory as a copy finds it.
+    /// Times every rung on a GPU, after the products from which they are predicted. The ladder uses the rate of memory that a
+    /// copy reaches.
     pub(super) fn climb(&self, gpu: &Device, rungs: &mut [Rung]) -> Result<Facts> {
         let mut curves: Vec<Curve> = Vec::new();
         for product in &self.products {

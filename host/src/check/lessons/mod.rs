@@ -1,7 +1,7 @@
-//! Lessons: what makes kernels fast or slow, each shown on kernels that run, with what to expect computed first.
+//! Lessons: what makes kernels fast or slow. Each is shown on kernels that run, with predictions computed first.
 //!
-//! A lesson is a file: a claim, and a function that makes a [`Plan`] from a device's own numbers. What it predicts is therefore written
-//! down before anything runs, and a test runs every lesson and fails where the simulator counts something else.
+//! A lesson is a file with a claim, and a function that makes a [`Plan`] from a device's own numbers. Its predictions are
+//! therefore written down before anything runs, and a test runs every lesson and fails if the simulator counts something else.
 
 mod anatomy;
 mod attention;
@@ -39,20 +39,20 @@ pub use teach::{Count, KernelPlace, Measured, Taught, Time, launch_counted, teac
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::{Error, Result};
 
-/// A claim about GPUs, and how it is shown.
+/// A claim about GPUs, and its demonstration.
 #[derive(Debug)]
 pub struct Lesson {
-    /// What it is asked for by.
+    /// The name on the command line.
     pub name: &'static str,
-    /// What it is about, in a few words.
+    /// The subject, in a few words.
     pub title: &'static str,
     /// The claim.
     pub claim: [&'static str; 2],
-    /// What to run and what to expect, by a device's numbers.
+    /// What to run and what to expect, from a device's numbers.
     pub plan: fn(&DeviceInfo) -> Result<Plan>,
 }
 
-/// Every lesson, in the order to take them.
+/// Every lesson, in the order in which to take them.
 pub static LESSONS: &[&Lesson] = &[
     &anatomy::LESSON,
     &roofline::LESSON,

@@ -1,4 +1,4 @@
-//! What Nsight Compute counts on the GPU of what a lesson counts in the simulator.
+//! Nsight Compute's counts on the GPU for what a lesson counts in the simulator.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::runtime::error::{Error, Result};
 
 const PROGRAM: &str = "ncu";
 
-/// Has `ncu` watch this program launch the lesson's small problems, and writes what it counts beside what was counted.
+/// Runs `ncu` on this program while it launches the lesson's small problems, and writes its counts beside those of the simulator.
 pub fn count_by_ncu(taught: &mut Taught) -> Result<()> {
     let counts = || taught.runs.iter().flat_map(|run| &run.counts);
     let metrics: BTreeSet<_> = counts().flat_map(|count| count.metrics).map(|name| metric(name).0).collect();
@@ -35,7 +35,7 @@ pub fn count_by_ncu(taught: &mut Taught) -> Result<()> {
                 [one] => Some(sum(one)),
                 [above, below, ..] => Some(sum(above).zip(sum(below)).map(|(above, below)| above / below)),
             }
-            // A count that it was asked for and does not give is no agreement.
+            // A count that was requested and not reported is a mismatch.
             .map(|value| value.unwrap_or(f64::NAN));
         }
     }
@@ -84,7 +84,7 @@ impl Launch {
         };
         let instances = text.split_once(" (")?.1.trim_end_matches(')');
         let named = |pair: &str| pair.split_once(':').is_some_and(|(name, _)| name.trim() == instance);
-        // What was never executed has no instance.
+        // An opcode that was never executed has no instance.
         let found = instances.split("; ").find(|pair| named(pair)).and_then(|pair| pair.split_once(':'));
         found.map_or(Some(0.0), |(_, number)| number.trim().replace(',', "").parse().ok())
     }

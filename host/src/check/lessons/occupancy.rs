@@ -30,9 +30,9 @@ const REVERSED: usize = 1 << 23;
 const COPIED: usize = 1 << 26;
 const ROW_BYTES: usize = gk::ROW * size_of::<f32>();
 
-/// Blocks with that much shared memory that a multiprocessor holds.
+/// The number of blocks with this much shared memory that fit on a multiprocessor.
 fn blocks(info: &DeviceInfo, shared_bytes: usize) -> u32 {
-    // What the system takes of a block's.
+    // The part of a block's shared memory that the system reserves.
     let reserved = info.shared_bytes_per_multiprocessor.saturating_sub(info.shared_bytes_per_block);
     let by_shared = info.shared_bytes_per_multiprocessor / (shared_bytes as u32 + reserved);
     by_shared.min(info.threads_per_multiprocessor / gk::BLOCK).min(info.blocks_per_multiprocessor)
@@ -51,7 +51,8 @@ const HOLDINGS: [Holding; 4] = [
     Holding { name: "98KiB", shared_bytes: ReverseBlocks::<98>::SHARED_BYTES },
 ];
 
-/// A copy by many threads with a load in flight each, or by few with several: its name, the shared memory of its blocks, and the loads.
+/// A copy by many threads with one load in flight each, or by few with several: its name, the shared memory of its blocks, and
+/// the number of loads.
 const COPIES: [(&str, usize, usize); 6] = [
     ("many_1", PacksInFlight::<8, 1>::SHARED_BYTES, 1),
     ("few_1", PacksInFlight::<98, 1>::SHARED_BYTES, 1),
@@ -61,12 +62,12 @@ const COPIES: [(&str, usize, usize); 6] = [
     ("few_16", PacksInFlight::<98, 16>::SHARED_BYTES, 16),
 ];
 
-/// What a multiprocessor waits for at a time, in bytes.
+/// The bytes in flight per multiprocessor.
 fn in_flight(blocks: u32, loads: usize) -> usize {
     (blocks * gk::BLOCK) as usize * ROW_BYTES * loads
 }
 
-/// The latency in nanoseconds at which that many blocks still ask for what memory can give.
+/// The latency in nanoseconds up to which this number of blocks saturates memory bandwidth.
 fn covered(info: &DeviceInfo, blocks: u32, loads: usize) -> Option<f64> {
     let in_flight = in_flight(blocks, loads) as f64;
     let share = info.peak_bandwidth()? / f64::from(info.multiprocessors);

@@ -1,4 +1,4 @@
-//! What a lesson is going to do, and what it expects.
+//! The plan of a lesson, and its predictions.
 
 use std::fmt;
 
@@ -13,44 +13,44 @@ use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
-/// What a lesson runs, with what it expects of it, and the sentence that it ends with.
+/// What a lesson runs, its predictions, and its concluding sentence.
 pub struct Plan {
     pub(super) facts: Vec<Facts>,
     pub(super) runs: Vec<Run>,
-    /// What can be found out on a GPU alone.
+    /// Facts that can only be measured on a GPU.
     pub(super) measured: Option<Measure>,
     pub(super) ladder: Option<Ladder>,
     pub(super) conclusion: Box<Conclude>,
 }
 
-/// Finds something out on a GPU, if it has it.
+/// Measures something on a GPU, if the GPU supports it.
 pub(super) type Measure = fn(&Device) -> Result<Option<Facts>>;
 type Conclude = dyn Fn(&Results<'_>) -> Result<String>;
 
 impl Plan {
-    /// Nothing yet but the sentence, which says what was found.
+    /// An empty plan with a concluding sentence, which states the results.
     pub(super) fn new(conclusion: impl Fn(&Results<'_>) -> Result<String> + 'static) -> Self {
         Self { facts: Vec::new(), runs: Vec::new(), measured: None, ladder: None, conclusion: Box::new(conclusion) }
     }
 
-    /// With something that is known before anything runs.
+    /// Adds facts that are known before anything runs.
     pub(super) fn facts(mut self, facts: Facts) -> Self {
         self.facts.push(facts);
         self
     }
 
-    /// With something that is found out on a GPU, without a prediction of kernels.
+    /// Adds facts that are measured on a GPU, without a prediction of kernels.
     pub(super) fn measured(self, measure: Measure) -> Self {
         Self { measured: Some(measure), ..self }
     }
 
-    /// With these products, which are timed alone.
+    /// Adds these products, which are only timed.
     pub(super) fn ladder(mut self, ladder: Ladder) -> Self {
         self.ladder = Some(ladder);
         self
     }
 
-    /// With these runs.
+    /// Adds these runs.
     pub(super) fn runs(mut self, runs: impl IntoIterator<Item = Run>) -> Self {
         self.runs.extend(runs);
         self
@@ -74,7 +74,7 @@ pub struct Facts {
     pub rows: Vec<Vec<String>>,
 }
 
-/// One of the ways that a lesson compares: operators that run one after the other.
+/// One of the alternatives that a lesson compares: operators that run one after the other.
 #[derive(Clone, Debug)]
 pub struct Run {
     pub(super) label: String,
@@ -85,27 +85,27 @@ pub struct Run {
     pub(super) seconds: Option<f64>,
 }
 
-/// Something to be seen in results, which no launch tells, and how much of it there is going to be.
+/// A property of results, which launches do not show, with its predicted value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
-    /// What reports call it.
+    /// The name in reports.
     pub(super) name: &'static str,
     pub(super) value: f64,
-    /// Computes on a device, and counts.
+    /// Computes on a device, and returns the count.
     pub(super) of: fn(&Device) -> Result<f64>,
 }
 
-/// What a count is going to be.
+/// A prediction of a count.
 #[derive(Clone, Copy, Debug)]
 pub struct Prediction {
-    /// Of what.
+    /// The quantity.
     pub quantity: &'static Quantity,
-    /// How much.
+    /// The predicted value.
     pub value: f64,
 }
 
 impl Run {
-    /// Nothing yet but what reports call it.
+    /// An empty run with the label that reports use.
     pub(super) fn new(label: impl Into<String>) -> Self {
         Self {
             label: label.into(),
@@ -129,19 +129,19 @@ impl Run {
         self
     }
 
-    /// Expects `of` to find that much in what the simulator computes.
+    /// Predicts the value that `of` finds in what the simulator computes.
     pub(super) fn observe(mut self, name: &'static str, value: impl Count, of: fn(&Device) -> Result<f64>) -> Self {
         self.observations.push(Observation { name, value: value.value(), of });
         self
     }
 
-    /// Times this where there is a GPU.
+    /// Times this if there is a GPU.
     pub(super) fn time(mut self, part: Timing) -> Self {
         self.timed.push(part);
         self
     }
 
-    /// Expects all that is timed to take that long at least; `None` where the device does not tell what it would need to know.
+    /// Predicts a minimum time for all that is timed; `None` if the device does not report the numbers that it needs.
     pub(super) fn at_least(mut self, seconds: Option<f64>) -> Self {
         self.seconds = seconds;
         self
@@ -165,7 +165,7 @@ impl Count for f64 {
     }
 }
 
-/// An operator on a problem of a lesson's own, as the operator picks its kernel.
+/// An operator on a problem of the lesson, with the kernel that the operator selects.
 pub(super) fn part(op: &str, dtype: DType, dims: impl Into<Dims>) -> Result<Timing> {
     let op = registry::find(op)?;
     Ok(Timing { job: Job { op, case: case(op.info(), dtype, dims) }, variant: None })

@@ -1,4 +1,4 @@
-//! What lessons count, of all the launches of a run together.
+//! The quantities that lessons count, summed over all launches of a run.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ pub struct Quantity {
     /// What reports call it.
     pub name: &'static str,
     of: fn(&[Profile]) -> f64,
-    /// What Nsight Compute has to count for it: a metric, or one over another; nothing where it has no such count.
+    /// The metrics that Nsight Compute has for it: one, or one divided by another; empty if it has no such count.
     pub ncu: &'static [&'static str],
 }
 
 impl Quantity {
-    /// How much of it some launches make.
+    /// The value for these launches.
     pub fn of(&self, launches: &[Profile]) -> f64 {
         (self.of)(launches)
     }
@@ -30,7 +30,7 @@ fn sum(launches: &[Profile], metric: &str) -> f64 {
     launches.iter().filter_map(|launch| launch.metric(metric)).sum()
 }
 
-/// How often warps executed instructions of that opcode.
+/// How often warps executed instructions with that opcode.
 fn executed(launches: &[Profile], opcode: &str) -> f64 {
     let of = |launch: &Profile| launch.mix.iter().filter(|(name, _)| name == opcode).map(|(_, n)| *n).sum::<u64>();
     launches.iter().map(of).sum::<u64>() as f64
@@ -70,11 +70,11 @@ pub(super) static SECTORS_A_STORE: Quantity = Quantity {
     ncu: &[STORED_SECTORS, STORE_REQUESTS],
 };
 
-/// Bytes that threads asked global memory for.
+/// Bytes that threads requested from global memory.
 pub(super) static LOADED: Quantity =
     Quantity { name: "bytes loaded", of: |launches| sum(launches, "loaded bytes"), ncu: &[] };
 
-/// The same, with those that several threads of a warp ask for at once counted once.
+/// The same, where bytes that several threads of a warp request at once count once.
 pub(super) static LOADED_BY_WARPS: Quantity = Quantity {
     name: "bytes loaded, once a warp",
     of: |launches| {
@@ -89,7 +89,7 @@ pub(super) static LOADED_BY_WARPS: Quantity = Quantity {
 pub(super) static MOVED: Quantity =
     Quantity { name: "bytes moved", of: |launches| sum(launches, "sector bytes"), ncu: &[] };
 
-/// Bytes that global memory has to move at least: each that a kernel touches once a kernel.
+/// The minimum bytes that global memory must move: each byte that a kernel touches counts once per kernel.
 pub(super) static LEAST: Quantity =
     Quantity { name: "bytes touched", of: |launches| sum(launches, "unique bytes"), ncu: &[] };
 
@@ -101,7 +101,7 @@ pub(super) static FLOPS: Quantity =
 pub(super) static TENSOR_FLOPS: Quantity =
     Quantity { name: "tensor operations", of: |launches| sum(launches, "tensor flops"), ncu: &[] };
 
-/// Turns that shared memory takes to answer loads.
+/// Wavefronts of shared memory for loads.
 pub(super) static WAVEFRONTS: Quantity = WAVEFRONTS_COUNTED;
 const WAVEFRONTS_COUNTED: Quantity = Quantity {
     name: "wavefronts of shared loads",
@@ -109,24 +109,24 @@ const WAVEFRONTS_COUNTED: Quantity = Quantity {
     ncu: &[WAVEFRONTS_OF_LOADS],
 };
 
-/// The same of PTX, where the assembler makes fewer and wider loads of it.
+/// The same for PTX, where the assembler turns loads into fewer, wider ones.
 pub(super) static WAVEFRONTS_OF_PTX: Quantity = Quantity { ncu: &[], ..WAVEFRONTS_COUNTED };
 
-/// Those that there would be none of without bank conflicts.
+/// Wavefronts in excess of those without bank conflicts.
 pub(super) static CONFLICTS: Quantity = Quantity {
     name: "bank conflicts of shared loads",
     of: |launches| sum(launches, CONFLICTS_OF_LOADS),
     ncu: &[CONFLICTS_OF_LOADS],
 };
 
-/// Multiply-adds, a warp's counted once.
+/// Multiply-adds, counted once per warp.
 pub(super) static MULTIPLY_ADDS: Quantity = Quantity {
     name: "multiply-adds of warps",
     of: |launches| executed(launches, "fma"),
     ncu: &["sass__inst_executed_per_opcode:FFMA"],
 };
 
-/// Warps that a multiprocessor holds.
+/// Warps that fit on a multiprocessor.
 pub(super) static RESIDENT_WARPS: Quantity = Quantity {
     name: "warps a multiprocessor",
     of: |launches| launches.iter().map(|launch| f64::from(launch.occupancy.warps)).fold(0.0, f64::max),

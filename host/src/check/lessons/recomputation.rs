@@ -22,7 +22,7 @@ const COUNTED: usize = 1 << 13;
 /// And that are timed.
 const TIMED: usize = 1 << 26;
 
-/// A pass is one tensor read or written. Stored: x, a, b, y, then dy, a, b, y, dx. Computed again: x, y, then x, dy, dx.
+/// A pass is one tensor read or written. Stored: x, a, b, y, then dy, a, b, y, dx. Recomputed: x, y, then x, dy, dx.
 const STORED: [(&str, usize); 2] = [("sigmoid3_saved", 4), ("sigmoid3_saved_backward", 5)];
 const AGAIN: [(&str, usize); 2] = [("sigmoid3", 2), ("sigmoid3_backward", 3)];
 

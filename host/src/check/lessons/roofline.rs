@@ -23,7 +23,7 @@ pub(super) static LESSON: Lesson = Lesson {
     plan,
 };
 
-/// Where an operator stands. Of most that memory limits the cost counts bytes alone.
+/// The position of an operator on the roofline. For most operators that memory limits, the cost counts bytes only.
 fn place(info: &DeviceInfo, op: &dyn Operator) -> Result<Option<Place>> {
     let production = op.cases().into_iter().filter(|case| case.class == CaseClass::Production);
     let mut costs = Vec::new();
@@ -53,7 +53,7 @@ struct Place {
     row: Vec<String>,
 }
 
-/// What an operator's arithmetic runs on, if that counts.
+/// The unit that an operator's arithmetic runs on, if arithmetic counts.
 fn roof(bound: Bound) -> &'static str {
     match bound {
         Bound::Memory => "-",
@@ -67,7 +67,7 @@ pub(super) fn seconds(info: &DeviceInfo, cost: Cost) -> Option<f64> {
     info.least_seconds(cost.bytes, Work { flops: cost.flops, bound: cost.bound })
 }
 
-/// An operator whose least traffic is counted on a small problem, and which is timed on a large one.
+/// An operator whose minimum traffic is counted on a small problem, and which is timed on a large one.
 fn run<const N: usize>(
     info: &DeviceInfo,
     label: &str,
@@ -109,7 +109,7 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
             .expect(&FLOPS, 2 * 128 * 128 * 16),
         run(info, "16-bit product", "gemm_bf16", bf16, product(256, 256, 64), product(8192, 8192, 8192))?
             .expect(&FLOPS, 2 * 256 * 256 * 64),
-        // Whole tiles are computed, but not loaded: of its operations many are on nothing.
+        // Whole tiles are computed, but not loaded: many of the operations are on padding.
         run(info, "16-bit product of 64 rows", "gemm_bf16", bf16, product(64, 256, 64), product(64, 8192, 8192))?,
     ]))
 }

@@ -1,4 +1,4 @@
-//! The half of the precision lesson that adds: sums kept in 16 bits, and in 32.
+//! The accumulation half of the precision lesson: sums kept in 16 bits and in 32.
 
 use super::experiments::{KEPT, sum};
 use super::plan::{Facts, Run, part, with};
@@ -19,7 +19,7 @@ const COUNTED: usize = 64;
 const TIMED: usize = 1 << 17;
 pub(super) const ONES: &str = "sum of 4096 ones";
 pub(super) const ERROR: &str = "error of sums of 4096 in [0, 1), %";
-/// What elements are, and what their sums are kept in.
+/// The type of the elements, and the type of their accumulator.
 pub(super) const WAYS: [(DType, &str, DType); 3] =
     [(DType::BF16, KEPT[1], DType::BF16), (DType::F16, KEPT[1], DType::F16), (DType::BF16, KEPT[0], DType::F32)];
 
@@ -51,7 +51,7 @@ fn random(elements: DType, n: usize) -> Result<HostTensor> {
     random::tensor(&InputSpec::new("x", elements, [n, COUNTED], Values::Uniform { low: 0.0, high: 1.0 }), 0)
 }
 
-/// The root of the mean square of errors against sums in f64, as shares of these.
+/// The root mean square of the relative errors against sums in f64.
 fn off(x: &HostTensor, found: &[f64]) -> f64 {
     let x = x.to_f64();
     let exact = |j: usize| x.iter().skip(j).step_by(COUNTED).sum::<f64>();
@@ -102,7 +102,7 @@ pub(super) fn runs(info: &DeviceInfo) -> Result<Vec<Run>> {
     (0..WAYS.len()).map(run).collect()
 }
 
-/// How errors grow with the length, between what theory says of roundings that cancel and of such that add up.
+/// How errors grow with the length, between the theoretical growth of errors that cancel and of errors that add up.
 pub(super) fn growth() -> Result<Facts> {
     let mut rows = Vec::new();
     for (elements, _, kept) in WAYS {

@@ -1,4 +1,4 @@
-//! Taking a lesson: its runs counted in the simulator, and timed where there is a GPU.
+//! Runs a lesson: its runs are counted in the simulator, and timed if there is a GPU.
 
 use std::fmt;
 
@@ -15,16 +15,16 @@ use crate::runtime::device::{Device, DeviceInfo};
 use crate::runtime::error::{Error, Result};
 use crate::runtime::sim::Profile;
 
-/// A lesson that was taken.
+/// A lesson that was run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Taught {
     /// The lesson.
     pub name: &'static str,
     /// The claim.
     pub claim: [&'static str; 2],
-    /// What was simulated for the counts.
+    /// The device that was simulated for the counts.
     pub simulated: String,
-    /// The GPU that the times are of.
+    /// The GPU that was timed.
     pub gpu: Option<String>,
     /// What is known before anything runs.
     pub facts: Vec<Facts>,
@@ -33,7 +33,7 @@ pub struct Taught {
     /// Products of many sizes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ladder: Vec<Rung>,
-    /// What follows.
+    /// The conclusion.
     pub conclusion: String,
 }
 
@@ -56,16 +56,16 @@ pub struct Measured {
     pub launches: Vec<String>,
     /// What was counted in the simulator.
     pub counts: Vec<Count>,
-    /// What was timed, where there is a GPU.
+    /// What was timed, if there is a GPU.
     pub time: Option<Time>,
-    /// The least time that the device's numbers allow for what is timed, in milliseconds.
+    /// The minimum time that the device's numbers allow for what is timed, in milliseconds.
     pub at_least_ms: Option<f64>,
-    /// The same with the rate that a copy reaches in place of the peak of memory: what to expect.
+    /// The same with the rate that a copy reaches instead of the peak of memory: the expected time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_ms: Option<f64>,
 }
 
-/// Where a kernel is to be read.
+/// The location of a kernel's source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelPlace {
     /// The kernel's symbol.
@@ -84,19 +84,19 @@ impl fmt::Display for KernelPlace {
     }
 }
 
-/// A count beside its prediction.
+/// A count with its prediction.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Count {
-    /// Of what.
+    /// The quantity.
     pub quantity: &'static str,
-    /// Before.
+    /// The predicted value.
     pub predicted: f64,
-    /// After.
+    /// The counted value.
     pub counted: f64,
-    /// By Nsight Compute, on a GPU, where it was asked.
+    /// The count of Nsight Compute on a GPU, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ncu: Option<f64>,
-    /// What it was asked for.
+    /// The metrics that Nsight Compute was asked for.
     #[serde(skip)]
     pub metrics: &'static [&'static str],
 }
@@ -113,7 +113,7 @@ impl Count {
         Ok(Self { quantity, predicted, counted: of(simulated)?, ncu: None, metrics: &[] })
     }
 
-    /// Whether it is what was predicted, but for the roundings of a division.
+    /// Whether the count equals the prediction, up to the rounding of a division.
     pub fn holds(&self) -> bool {
         agree(self.predicted, self.counted) && self.ncu.is_none_or(|ncu| agree(self.predicted, ncu))
     }
@@ -133,7 +133,7 @@ pub struct Time {
     pub min_ms: f64,
 }
 
-/// What a lesson's sentence is made of.
+/// The results that a lesson's sentence is built from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Results<'a> {
     name: &'static str,
@@ -153,12 +153,12 @@ impl Results<'_> {
         self.ladder
     }
 
-    /// What was counted of `quantity` in the run of that label.
+    /// The count of `quantity` in the run with that label.
     pub(super) fn count(&self, label: &str, quantity: &Quantity) -> Result<f64> {
         self.named(label, quantity.name)
     }
 
-    /// The same of what has that name: an observation's.
+    /// The same for the quantity or observation with that name.
     pub(super) fn named(&self, label: &str, quantity: &str) -> Result<f64> {
         let run = self.run(label)?;
         let found = run.counts.iter().find(|count| count.quantity == quantity);
@@ -172,7 +172,7 @@ impl Results<'_> {
         self.run(label).ok()?.time.map(|time| time.ms)
     }
 
-    /// What the times add to the sentence: ` (…)` with what `say` makes of two of them.
+    /// The part of the sentence about times: ` (…)` around what `say` makes of two of them.
     pub(super) fn timed(&self, one: &str, other: &str, say: impl Fn(f64, f64) -> String) -> String {
         match (self.ms(one), self.ms(other)) {
             (Some(one), Some(other)) => format!(" ({})", say(one, other)),
@@ -181,7 +181,7 @@ impl Results<'_> {
     }
 }
 
-/// Takes a lesson: counts come from the `simulated` device, times from the GPU that it is a model of, if there is one.
+/// Runs a lesson: counts come from the `simulated` device, times from the GPU that it models, if there is one.
 pub fn teach(lesson: &Lesson, simulated: &Device, gpu: Option<&Device>) -> Result<Taught> {
     let plan = (lesson.plan)(simulated.info())?;
     let as_measured = gpu.map(|gpu| (lesson.plan)(&with_memory_as_measured(simulated.info(), gpu)?)).transpose()?;
@@ -212,14 +212,14 @@ pub fn teach(lesson: &Lesson, simulated: &Device, gpu: Option<&Device>) -> Resul
     })
 }
 
-/// A device whose memory is as fast as a copy finds it: what kernels reach of the peak that the bus has on paper.
+/// The device with the memory rate that a copy reaches, instead of the theoretical peak of the bus.
 fn with_memory_as_measured(info: &DeviceInfo, gpu: &Device) -> Result<DeviceInfo> {
     let (rate, peak) = (copy_rate(gpu)?, info.peak_bandwidth());
     let clock = peak.map(|peak| f64::from(info.memory_clock_khz) * rate / peak);
     Ok(DeviceInfo { memory_clock_khz: clock.map_or(info.memory_clock_khz, |khz| khz as u32), ..info.clone() })
 }
 
-/// Launches on a GPU what is counted in the simulator, in the same order and nothing else: for a profiler to watch.
+/// Launches on a GPU what is counted in the simulator, in the same order and nothing else, for a profiler.
 pub fn launch_counted(lesson: &Lesson, simulated: &Device, gpu: &Device) -> Result<()> {
     let stream = gpu.stream()?;
     for part in (lesson.plan)(simulated.info())?.runs.iter().flat_map(|run| &run.counted) {
@@ -255,7 +255,7 @@ fn place(part: &Timing, profile: &Profile) -> Option<KernelPlace> {
     Some(KernelPlace { symbol: profile.kernel.clone(), file: kernel.file, lines: kernel.lines })
 }
 
-/// Each part by itself, as `bench` times it: inputs are in no cache.
+/// Times each part by itself, as `bench` does: inputs are in no cache.
 fn timed(run: &Run, device: &Device) -> Result<Option<Time>> {
     let mut total = Time { ms: 0.0, min_ms: 0.0 };
     for part in &run.timed {

@@ -23,7 +23,7 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// `x` is `[rows, in]`, `weight` is `[out, in]`, and `dy`, the gradient of the result, is `[rows, out]`; all rows may be
 /// padded. dx = dy · weight, dweight = dyᵀ · x and dbias = Σ dy over the rows. The gradient of a residual is dy itself. The
-/// gradient of an activation needs the activation's input, so a layer in training should call [`linear`](fn@crate::ops::linear)
+/// gradient of an activation needs the activation's input, so a layer in training should be called
 /// without an activation and then the activation; its backward calls [`gelu_backward`](fn@crate::ops::gelu_backward) or the
 /// like first. Sums are f32 in an order that depends only on the device and the shape. The results are new dense tensors; the
 /// work is queued on `stream`.

@@ -1,4 +1,4 @@
-//! New keys and values behind those in a cache, contiguous or paged.
+//! Appends new keys and values to a cache, contiguous or paged.
 
 use std::collections::HashMap;
 
@@ -14,13 +14,14 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, to positions lengths\[b\] and on of `k_cache` and `v_cache`,
-/// `[batch, max_len, kv_heads, d]`.
+/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, to the positions from lengths\[b\] on of `k_cache` and
+/// `v_cache`, `[batch, max_len, kv_heads, d]`.
 ///
-/// `lengths` counts each sequence's keys without the new ones, and stays as it is. Those of
-/// [`attention_decode`](fn@crate::ops::attention_decode) and [`attention_decode_append`](fn@crate::ops::attention_decode_append) count them
-/// with the new ones. What has no place is not written: all of a sequence whose length is negative, and tokens at max_len and beyond. The
-/// last dimensions are contiguous, the others may lie anywhere apart. The work is queued on `stream`.
+/// `lengths` counts the keys of each sequence without the new ones, and is not changed. The lengths of
+/// [`attention_decode`](fn@crate::ops::attention_decode) and
+/// [`attention_decode_append`](fn@crate::ops::attention_decode_append) include the new ones. Tokens without a position in the
+/// cache are not written: all tokens of a sequence with a negative length, and tokens at max_len and beyond. The last
+/// dimensions are contiguous, the others may have any strides. The work is queued on `stream`.
 ///
 /// Pope et al., "Efficiently Scaling Transformer Inference" (arXiv:2211.05102).
 ///
@@ -54,13 +55,14 @@ pub fn append_kv<'a, T: Float>(
     append(&CONTIGUOUS, stream, [k.into(), v.into()], lengths.into(), None, caches)
 }
 
-/// [`append_kv`] where `k_cache` and `v_cache` are `[pages, page_size, kv_heads, d]` and `page_table`, `[batch, max_pages]`, says which page
-/// holds positions from i · page_size on of each sequence.
+/// [`append_kv`] for a paged cache: `k_cache` and `v_cache` are `[pages, page_size, kv_heads, d]`, and `page_table`,
+/// `[batch, max_pages]`, names the page that holds the positions from i · page_size on of each sequence.
 ///
-/// `lengths` counts each sequence's keys without the new ones, and stays as it is.
+/// `lengths` counts the keys of each sequence without the new ones, and is not changed.
 ///
-/// What has no place is not written: as for [`append_kv`], and tokens whose page is behind the table's last, negative, or none of the
-/// cache's. No two sequences may be about to write to one page, or one place holds either's token.
+/// Tokens without a position in the cache are not written: those that [`append_kv`] omits, and those whose page lies beyond the
+/// table, or whose page number is negative or not a page of the cache. No two sequences may write to the same page; otherwise a
+/// position that both write holds the token of either one.
 ///
 /// Kwon et al., "Efficient Memory Management for Large Language Model Serving with PagedAttention" (arXiv:2309.06180).
 ///
@@ -79,7 +81,7 @@ pub fn append_kv_paged<'a, T: Float>(
     append(&PAGED, stream, [k.into(), v.into()], lengths.into(), Some(page_table.into()), caches)
 }
 
-/// Checks that new keys and values fit each other and the cache.
+/// Checks that new keys and values match each other and the cache.
 pub(super) fn check<T, C>(
     info: &OpInfo,
     [k, v]: [View<'_, T>; 2],
@@ -95,15 +97,15 @@ pub(super) fn check<T, C>(
     CacheShape::check(info, [batch, heads, d], caches, lengths, page_table)
 }
 
-/// Vectors of `k` to be written: none where the cache has no place at all.
+/// The number of vectors of `k` to be written: none if the cache has no positions.
 pub(super) fn vectors<T>(k: View<'_, T>, cache: CacheShape) -> usize {
     let is_empty = [cache.pages, cache.page_size, cache.max_pages].contains(&0);
-    // Beside a d of 0 the others may be any.
+    // If d is 0, the other sizes may be anything.
     let all = || k.shape()[..3].iter().fold(1usize, |all, size| all.saturating_mul(*size));
     if is_empty { 0 } else { all() }
 }
 
-/// The sizes of an append, as kernels take them.
+/// The sizes of an append, in the form that kernels take.
 pub(super) struct Sizes {
     pub(super) vectors: u32,
     pub(super) tokens: u32,
@@ -115,7 +117,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// For `k`, which is written to `k_cache` of that shape.
+    /// The sizes for `k`, which is written to a `k_cache` of that shape.
     pub(super) fn of<T, C>(
         info: &OpInfo,
         k: View<'_, T>,
@@ -164,7 +166,7 @@ fn append<T: Float>(
     launch(stream, (runs, sizes), new, lengths, page_table, caches)
 }
 
-/// Launches a checked call: keys and values at once where they lie alike, or else one after the other.
+/// Launches a checked call: keys and values at once if they have the same layout, else one after the other.
 fn launch<T: Float>(
     stream: &Stream,
     (runs, sizes): (Runs, Sizes),
@@ -248,7 +250,7 @@ static PAGED: OpInfo = OpInfo {
     ..CONTIGUOUS
 };
 
-/// Pages that a sequence of a paged case has.
+/// The number of pages of a sequence in a paged case.
 pub(super) const MAX_PAGES: usize = 3;
 
 impl Append {
@@ -256,7 +258,7 @@ impl Append {
         std::ptr::eq(self.info, &PAGED)
     }
 
-    /// Positions that a sequence of a case has, and the shape of its caches.
+    /// The number of positions of a sequence in a case, and the shape of its caches.
     fn caches(&self, case: &Case) -> Result<(usize, [usize; 4])> {
         let [batch, heads, d, size] = case.dims(["batch", "kv_heads", "d", "size"])?;
         let pages = if self.is_paged() { MAX_PAGES } else { 1 };
@@ -264,7 +266,7 @@ impl Append {
     }
 }
 
-/// Lengths with which all that is new is written where that is timed, and else some tokens of some sequences find no place.
+/// Lengths with which all new tokens are written in timed cases, while in others some tokens of some sequences do not fit.
 pub(super) fn lengths(case: &Case, positions: usize, new: usize) -> Values {
     let most = if case.class == CaseClass::Production { positions.saturating_sub(new) } else { positions };
     Values::Integers { low: 0, high: most as i64 }
@@ -303,7 +305,7 @@ impl Operator for Append {
                 Case::empty(info, dtype, dims(2, 1, 1, 8, 0)),
             ]);
             if self.is_paged() {
-                // Fewer tokens than a page has, so that a page that is named twice gets no place twice.
+                // Fewer tokens than a page has, so that a page that is named twice gets no position twice.
                 let hostile = Values::Hostile { bound: 3 };
                 for length in [0.0, 5.0, 11.0] {
                     let case = Case::boundary(info, dtype, dims(1, 8, 2, 16, 8)).values("page_table", hostile);
@@ -370,7 +372,8 @@ impl Operator for Append {
     }
 }
 
-/// Which new token, counted over all sequences, each place of a cache gets, of `tokens` a sequence and for `pages` pages of `size` places.
+/// The new token, counted over all sequences, that each position of a cache gets, with `tokens` per sequence and `pages` pages
+/// of `size` positions.
 pub(super) fn tokens_of(inputs: &Tensors<'_>, [tokens, pages, size]: [usize; 3]) -> Result<HashMap<usize, usize>> {
     let table = inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64()));
     let mut tokens_of = HashMap::new();

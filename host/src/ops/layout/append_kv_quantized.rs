@@ -1,4 +1,4 @@
-//! New keys and values, quantized, behind those in a cache, contiguous or paged.
+//! Appends new keys and values, quantized, to a cache, contiguous or paged.
 
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::layout::append_kv_quantized as gk;
@@ -15,22 +15,22 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// A cache of 8 bits an element that new keys and values are written to: `Q` is `i8` or [`struct@f8e4m3`].
+/// A cache with 8-bit elements to which new keys and values are written: `Q` is `i8` or [`struct@f8e4m3`].
 ///
-/// `k` and `v` are `[batch, max_len, kv_heads, d]`; with a page table, `[batch, max_pages]`, `[pages, page_size, kv_heads, d]`. Their scales have
-/// the same shape without d and lie anywhere. The last dimension of `k` and `v` is contiguous, the others may lie anywhere apart; `lengths`,
-/// `[batch]`, and the page table are contiguous.
+/// `k` and `v` are `[batch, max_len, kv_heads, d]` or, with a page table, `[batch, max_pages]`,
+/// `[pages, page_size, kv_heads, d]`. Their scales have the same shape without d, with any strides. The last dimension of `k`
+/// and `v` is contiguous, the others may have any strides; `lengths`, `[batch]`, and the page table are contiguous.
 #[derive(Debug)]
 pub struct QuantizedCacheMut<'a, Q> {
     /// Keys.
     pub k: ViewMut<'a, Q>,
     /// Values.
     pub v: ViewMut<'a, Q>,
-    /// What keys and values are to be multiplied with.
+    /// The scales of keys and of values, by which elements are multiplied.
     pub scales: [ViewMut<'a, f32>; 2],
-    /// Each sequence's keys without the new ones.
+    /// The number of keys of each sequence without the new ones.
     pub lengths: View<'a, i32>,
-    /// Where pages are, of a paged cache.
+    /// The page table of a paged cache.
     pub page_table: Option<View<'a, i32>>,
 }
 
@@ -40,16 +40,17 @@ pub trait QuantizedElement: Dtype + gk::AppendKvQuantizedQDtype {}
 impl QuantizedElement for i8 {}
 impl QuantizedElement for f8e4m3 {}
 
-/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, in 8 bits to positions lengths\[b\] and on of `cache`, with a scale for each token and head:
-/// of `i8` scale = max |x| / 127, q = ⌊x / scale⌉, of [`struct@f8e4m3`] likewise with 448.
+/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, in 8 bits to the positions from lengths\[b\] on of `cache`, with a scale
+/// for each token and head: for `i8` scale = max |x| / 127 and q = ⌊x / scale⌉, for [`struct@f8e4m3`] the same with 448.
 ///
-/// `lengths` counts each sequence's keys without the new ones, and stays as it is. Those of
-/// [`attention_decode`](fn@crate::ops::attention_decode) count them with the new ones.
+/// `lengths` counts the keys of each sequence without the new ones, and is not changed. The lengths
+/// of [`attention_decode`](fn@crate::ops::attention_decode) include the new ones.
 ///
-/// In f32, rounded to nearest, ties to even. A scale is at least the least normal number, which that of zeros is; a vector with NaN or an
-/// infinity has that as its scale. What has no place is not written: all of a sequence whose length is negative, and tokens behind its last page or whose page is
-/// none of the cache's. No two sequences may be about to write to one page. The last dimension of `k` and `v` is contiguous. The work is queued
-/// on `stream`; [`attention_decode`](fn@crate::ops::attention_decode) reads what it leaves.
+/// Arithmetic is in f32, rounded to nearest, ties to even. A scale is at least the smallest normal number, which is the scale
+/// of a vector of zeros; the scale of a vector with NaN or an infinity is NaN or infinite. Tokens without a position in the
+/// cache are not written: all tokens of a sequence with a negative length, tokens beyond its last page, and those whose page
+/// number is not a page of the cache. No two sequences may write to the same page. The last dimension of `k` and `v` is
+/// contiguous. The work is queued on `stream`; [`attention_decode`](fn@crate::ops::attention_decode) reads the resulting cache.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if a last dimension, the lengths or
@@ -106,7 +107,7 @@ pub fn append_kv_quantized<'a, T: Float, Q: QuantizedElement>(
     launch(stream, blocks, [k, v], cache, sizes)
 }
 
-/// The sizes and strides as the kernel takes them.
+/// The sizes and strides in the form that the kernel takes.
 fn kernel_sizes<T: Float, Q>(new: [View<'_, T>; 2], cache: &QuantizedCacheMut<'_, Q>, sizes: Sizes) -> gk::Sizes {
     let Sizes { vectors, tokens, heads, d, pages, page_size, max_pages } = sizes;
     let caches = [&cache.k, &cache.v];
@@ -158,7 +159,7 @@ fn launch<T: Float, Q: QuantizedElement>(
 /// The operator's entry in the registry.
 pub struct AppendKvQuantized;
 
-/// What a cache may hold.
+/// The element types of a cache.
 const CACHES: &[DType] = &[DType::I8, DType::F8E4M3];
 
 static INFO: OpInfo = OpInfo {
@@ -193,7 +194,7 @@ impl Operator for AppendKvQuantized {
         &INFO
     }
 
-    /// The case's `pages` are those of a sequence.
+    /// The case's `pages` are the pages of a sequence.
     fn cases(&self) -> Vec<Case> {
         let dims = |batch, new, heads, d, size, pages| {
             [("batch", batch), ("new", new), ("kv_heads", heads), ("d", d), ("size", size), ("pages", pages)]
@@ -234,7 +235,7 @@ impl Operator for AppendKvQuantized {
                     with(Case::empty(&INFO, dtype, dims(2, 1, 1, 8, 0, 1))),
                     with(Case::empty(&INFO, dtype, dims(2, 1, 1, 0, 4, 1))),
                 ]);
-                // Fewer tokens than a page has, so that a page that is named twice gets no place twice.
+                // Fewer tokens than a page has, so that a page that is named twice gets no position twice.
                 for length in [0.0, 11.0] {
                     let hostile = Values::Hostile { bound: MAX_PAGES as i64 };
                     let case = boundary(dims(1, 8, 2, 16, 8, MAX_PAGES)).values("page_table", hostile);
@@ -310,7 +311,7 @@ impl Operator for AppendKvQuantized {
         // The scale of a vector, and its elements.
         let quantized = |row: usize| {
             let vector = reference::row(new, row);
-            // Not f64::max, which leaves NaN out.
+            // Not f64::max, which ignores NaN.
             let greater = |max: f64, x: &f64| if x.is_nan() || x.abs() > max { x.abs() } else { max };
             let max = vector.iter().fold(0.0, greater);
             if cache == DType::I8 {
@@ -326,7 +327,7 @@ impl Operator for AppendKvQuantized {
         Ok(rows
             .iter()
             .flat_map(|row| {
-                // Scales have a row for each place, elements one for each place and head.
+                // Scales have a row for each position, elements one for each position and head.
                 let place = if of_scales { *row } else { row / heads };
                 match tokens_of.get(&place) {
                     None => reference::row(old, *row),
@@ -343,7 +344,7 @@ impl Operator for AppendKvQuantized {
 
     fn cost(&self, case: &Case) -> Result<Cost> {
         let [batch, new, kv_heads, d] = case.dims(["batch", "new", "kv_heads", "d"])?;
-        // What is new once, and in 8 bits, for K and V, with the scales, and the lengths.
+        // The new tokens, once in their own type and once in 8 bits, for K and V, with the scales and the lengths.
         let vector = d * (case.dtype.size() + 1) + size_of::<f32>();
         Ok(Cost::memory((batch * (2 * new * kv_heads * vector + 4)) as u64))
     }

@@ -1,4 +1,4 @@
-//! Attention scores masked.
+//! Masking of attention scores.
 
 use cuda_std::launch::{DevicePtr, Dim3};
 use gpu_kernels::ops::layout::attention_mask as gk;
@@ -11,29 +11,31 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// Which keys a query sees: those that pass all of these.
+/// Selects the keys that a query sees: those that satisfy all of these conditions.
 #[derive(Clone, Copy, Debug)]
 pub struct AttentionMask<'a> {
-    /// Up to its own position, where the last query's is that of the last key, be it padding.
+    /// Keys up to the query's own position. The last query has the position of the last key, even if that is padding.
     pub causal: bool,
-    /// At most so many before its own position, or any number of them: of 0 and causal, its own alone.
+    /// At most this many keys before the query's own position, or any number for `None`: with 0 and causal, only its own.
     pub left: Option<usize>,
-    /// Below the batch entry's length, `[batch]`: what follows is padding. Lengths outside 0 to keys count as the nearer of them.
+    /// Keys below the length of the batch entry, `[batch]`: the rest is padding. Lengths are clamped to 0 to keys.
     pub key_lengths: Option<View<'a, i32>>,
-    /// In the same one of several sequences packed into one, from offsets\[s\] to offsets[s + 1]: `[sequences + 1]`, rising.
+    /// Keys in the query's own sequence, of several packed into one, from offsets\[s\] to offsets[s + 1]: `[sequences + 1]`,
+    /// ascending.
     pub offsets: Option<View<'a, i32>>,
-    /// What scores become that are not seen. Of rows of which nothing is seen, −∞ makes zeros in [`softmax`](crate::ops::softmax()), and NaN
-    /// where a softmax subtracts it from itself; a large negative number makes weights that are all the same.
+    /// The value that replaces scores of hidden keys. For rows in which no key is seen, −∞ gives zeros in
+    /// [`softmax`](crate::ops::softmax()), and NaN in a softmax that subtracts it from itself; a large negative number gives
+    /// equal weights.
     pub fill: f32,
 }
 
 impl AttentionMask<'_> {
-    /// Causal, filled with −∞.
+    /// Causal, with hidden scores set to −∞.
     pub const CAUSAL: Self =
         Self { causal: true, left: None, key_lengths: None, offsets: None, fill: f32::NEG_INFINITY };
 }
 
-/// `scores`, `[batch, heads, queries, keys]`, where the query may see the key, else [`AttentionMask::fill`].
+/// Returns `scores`, `[batch, heads, queries, keys]`, where the query may see the key, else [`AttentionMask::fill`].
 ///
 /// Rows may be padded. `fill` is rounded to `T`. The result is a new dense tensor; the work is queued on `stream`.
 ///
@@ -109,7 +111,7 @@ pub fn attention_mask_into<'a, T: Float>(
         let reason = format!("{}: at most 2^32 − 1 rows of 2^31 − 1 are supported", scores.shape());
         return Err(too_large(reason));
     };
-    // The kernel counts the query's own key too, and 0 is no window; one beyond every key hides none.
+    // The kernel counts the query's own key too, and takes 0 for no window; a window beyond every key hides none.
     let window = mask.left.map_or(0, |left| u32::try_from(left).map_or(u32::MAX, |left| left.saturating_add(1)));
     let (offsets, count) = match &mask.offsets {
         Some(offsets) => {
@@ -183,13 +185,13 @@ static INFO: OpInfo = OpInfo {
 /// Sequences of a packed case.
 const SEQUENCES: usize = 3;
 
-/// The parameter, as the mask has it.
+/// The parameter in the form of the mask's field.
 fn left(params: &Params) -> Result<Option<usize>> {
     Ok(usize::try_from(params.i64("left")?).ok())
 }
 
-/// The packed sequence of a query: from the last offset that is not above it to the next. By halving, so that offsets that fall give the
-/// kernel's mask.
+/// The packed sequence of a query: from the last offset that is not above it to the next. The binary search gives the kernel's
+/// mask for descending offsets too.
 fn sequence_of(query: f64, offsets: &[f64]) -> [f64; 2] {
     let (mut low, mut high) = (0, offsets.len());
     while low < high {
@@ -244,7 +246,7 @@ impl Operator for MaskScores {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [batch, heads, queries, keys] = case.dims(["batch", "heads", "queries", "keys"])?;
-        // Where nothing else is said, as many queries as packed sequences need.
+        // Packed sequences need as many queries as keys.
         let queries = if case.has("offsets") { keys } else { queries };
         let specs = [
             InputSpec::normal("scores", case.dtype, [batch, heads, queries, keys]),

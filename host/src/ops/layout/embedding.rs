@@ -1,4 +1,4 @@
-//! Rows of a table looked up by number.
+//! Lookup of table rows by index.
 
 use gpu_kernels::ops::layout::embedding as gk;
 
@@ -11,10 +11,10 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y\[i\] = table[ids\[i\]]: a row of `table`, `[vocab, d]`, for each of `ids`, `[tokens]`. A number that is none of the table's rows gives
+/// y\[i\] = table[ids\[i\]]: a row of `table`, `[vocab, d]`, for each of `ids`, `[tokens]`. An id outside the table gives
 /// zeros.
 ///
-/// Rows may be padded. The result is a new dense tensor, bit by bit; the work is queued on `stream`.
+/// Rows may be padded. The result is a new dense tensor with bitwise copies; the work is queued on `stream`.
 ///
 /// Bengio et al., "A Neural Probabilistic Language Model" (JMLR 2003).
 ///
@@ -81,7 +81,7 @@ pub fn embedding_into<'a, T: Float>(
     })
 }
 
-/// Rows of a table, as the kernels count them.
+/// The number of rows of a table, in the type that the kernels use.
 pub(super) fn rows(info: &OpInfo, arg: &'static str, vocab: usize) -> Result<u32> {
     let fits = u32::try_from(vocab).ok().filter(|rows| *rows <= 1 << 31);
     fits.ok_or_else(|| Error::too_large(info.name, arg, format!("{vocab} rows, at most 2^31 are supported")))
@@ -106,7 +106,7 @@ static FORWARD: OpInfo = OpInfo {
     variants: &[],
 };
 
-/// The cases of either, for the tensors whose rows may be padded.
+/// The cases of the forward or backward, for the tensors whose rows may be padded.
 pub(super) fn cases(
     info: &'static OpInfo,
     [first, second]: [&'static str; 2],
@@ -149,7 +149,7 @@ impl Operator for Embedding {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [tokens, d] = case.dims(["tokens", "d"])?;
-        // The table of the production case is a real one; of the others, of a size of its own.
+        // The table of the production case has the size of a real one; other cases set the size.
         let vocab = if case.class == CaseClass::Production { 128_256 } else { 20 };
         let ids = Values::Integers { low: 0, high: vocab as i64 - 1 };
         let specs =

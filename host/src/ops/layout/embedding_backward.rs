@@ -18,10 +18,11 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`embedding`](fn@crate::ops::embedding): dtable\[r\] = Σ dy\[i\] over the tokens i that name row r, zeros where none does. `dy` is `[tokens, d]`.
+/// The gradient of [`embedding`](fn@crate::ops::embedding): dtable\[r\] = Σ dy\[i\] over the tokens i whose id is r, zeros if
+/// there are none. `dy` is `[tokens, d]`.
 ///
-/// Sums are f32, in the order of the tokens, and rounded once: results are reproducible bit by bit. The result is a new dense tensor; the
-/// work is queued on `stream`.
+/// Sums are f32, in the order of the tokens, and rounded once: results are reproducible bit by bit. The result is a new dense
+/// tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// Same as [`embedding`](fn@crate::ops::embedding).
@@ -60,7 +61,7 @@ pub fn embedding_backward_into<'a, T: Float>(
         Error::too_large(BACKWARD.name, "dy", format!("{}: at most 2^32 − 1 rows are supported", dy.shape()))
     })?;
     let (ids, dy, dtable) = (ids.ptr(stream)?, dy.ptr(stream)?, dtable.ptr_mut(stream)?);
-    // Lists, and behind them the numbers of those without room, half a word each.
+    // The lists, followed by the indices of the ids that did not fit in their list, half a word each.
     let words = groups as usize * gk::LIST as usize;
     let scratch = stream.workspace::<u64>(BACKWARD.name, words + (1 + groups as usize).div_ceil(2))?;
     scratch.clear()?;
@@ -82,7 +83,8 @@ pub fn embedding_backward_into<'a, T: Float>(
     }
 }
 
-/// [`embedding_backward_into`] by atomic additions to a table of f32: `dtable` itself, or of other types one that is rounded into it.
+/// [`embedding_backward_into`] by atomic additions to an f32 table: `dtable` itself or, for other types, a table that is
+/// rounded into it.
 fn add_atomically<'a, T: Float>(
     stream: &Stream,
     ids: View<'a, i32>,
@@ -115,7 +117,7 @@ fn add_atomically<'a, T: Float>(
     if in_place { Ok(()) } else { cast_into::<f32, T>(stream, &sums, dtable) }
 }
 
-/// Sizes and strides of what is looked up, and of its gradient, checked.
+/// Checked sizes and strides of the lookups and their gradient.
 struct Lookups {
     tokens: usize,
     vocab: u32,
@@ -141,7 +143,7 @@ impl Lookups {
 /// [`embedding_backward`] in the registry.
 pub struct EmbeddingBackward;
 
-/// The variant that adds in any order.
+/// The variant that adds in no fixed order.
 const ATOMIC: &str = "atomic";
 
 static BACKWARD: OpInfo = OpInfo {
@@ -187,12 +189,12 @@ impl Operator for EmbeddingBackward {
 
     fn cases(&self) -> Vec<Case> {
         let mut cases = cases(&BACKWARD, ["dy", "dtable"], |case, vocab| case.param("vocab", vocab as i64));
-        // Lists with and without room, and more rows of the latter than blocks for them.
+        // Rows whose list has room and rows whose list has not, and more of the latter than there are blocks for them.
         let named = |tokens: usize, d: usize, vocab: i64| {
             Case::boundary(&BACKWARD, DType::F32, [("tokens", tokens), ("d", d)]).param("vocab", vocab)
         };
         cases.extend([named(300, 2056, 20).values("ids", Values::Zipf { count: 20 }), named(4000, 4, 520)]);
-        // More tokens than are marked at a time, most of them of one row.
+        // More tokens than are marked at a time, most of them for one row.
         for &dtype in BACKWARD.dtypes {
             for d in [3, 16 / dtype.size()] {
                 let many = Case::boundary(&BACKWARD, dtype, [("tokens", 2060), ("d", d)]).param("vocab", 2i64);
@@ -241,7 +243,7 @@ impl Operator for EmbeddingBackward {
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
         let [tokens] = case.dims(["tokens"])?;
-        // A row is named by n = tokens/vocab on average, at most four times as many and 8 more; its sum stays below 6·√n.
+        // A row has n = tokens/vocab tokens on average, at most four times as many and 8 more; its sum stays below 6·√n.
         let n = (4 * tokens / vocab(&case.params)?.max(1) + 8).min(tokens) as f64;
         let why = "storage rounding, and n f32 roundings of a sum of n normal values, which is below 6·√n";
         Ok(Tolerance::rounded(case.dtype, 6.0 * n * n.sqrt() * roundoff(DType::F32), 0.0, why))

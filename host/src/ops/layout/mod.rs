@@ -1,4 +1,4 @@
-//! Operators that move elements, look them up or turn them by their place.
+//! Operators that move, look up or rotate elements.
 
 pub mod append_kv;
 pub mod append_kv_quantized;
@@ -34,11 +34,11 @@ use gpu_kernels::ops::layout::{BLOCK, PACKS, runs_per_block};
 use super::model::OpInfo;
 use crate::runtime::error::{Error, Result};
 
-/// How runs of adjacent elements are moved: in packs of 16 bytes, or one by one.
+/// How runs of contiguous elements are moved: in packs of 16 bytes, or one element at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Runs {
     pub(super) count: u32,
-    /// Packs of a run.
+    /// The number of packs of a run.
     pub(super) width: u32,
     pub(super) grid: Dim3,
     pub(super) packed: bool,
@@ -46,8 +46,8 @@ pub(super) struct Runs {
 }
 
 impl Runs {
-    /// For `count` runs of `d` elements of `size` bytes; `aligned` says that all lie at multiples of 16 bytes. `None` when there is
-    /// nothing to do.
+    /// The plan for `count` runs of `d` elements of `size` bytes; `aligned` tells whether all are at multiples of 16 bytes.
+    /// `None` if there is nothing to do.
     pub(super) fn new(
         info: &OpInfo,
         arg: &'static str,
@@ -76,14 +76,14 @@ impl Runs {
         Ok(Some(Self { count, width, grid: Dim3::new(x, y, 1), packed, size }))
     }
 
-    /// A distance in elements as one in words of the kernel.
+    /// Converts a distance in elements to one in words of the kernel.
     pub(super) fn words(&self, stride: usize) -> u64 {
         (if self.packed { stride * self.size / 4 } else { stride }) as u64
     }
 }
 
-/// Runs a block for the kernel that moves runs of elements of some size: a word type and packs of so many, four words of 4 bytes where
-/// the runs are packed.
+/// Runs a block with the kernel that moves runs of elements of this size: a word type and the number of words of a pack, four
+/// words of 4 bytes where the runs are packed.
 macro_rules! by_word {
     ($runs:expr, $size:expr, [$($bytes:literal: $word:ty),+] => |$W:ident, $V:ident| $launch:expr) => {
         match ($runs.packed, $size) {

@@ -1,4 +1,4 @@
-//! Exchange of the sequence and the heads.
+//! Swaps the sequence and the heads.
 
 use gpu_kernels::ops::layout::permute_heads as gk;
 
@@ -11,10 +11,11 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The two middle dimensions of `x` exchanged: `[batch, seq, heads, d]` becomes `[batch, heads, seq, d]`, and back.
+/// Swaps the two middle dimensions of `x`: `[batch, seq, heads, d]` becomes `[batch, heads, seq, d]`, and vice versa.
 ///
-/// The last dimension of `x` is contiguous, the others may lie anywhere apart: a part of a fused projection is fine. The result is a
-/// new dense tensor, bit by bit; the work is queued on `stream`. Runs of d elements at multiples of 16 bytes are moved fastest.
+/// The last dimension of `x` is contiguous, the others may have any strides: `x` may be part of a fused projection. The result
+/// is a new dense tensor with bitwise copies; the work is queued on `stream`. Runs of d elements at multiples of 16 bytes are
+/// moved fastest.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `x` has other than four dimensions, [`Error::Layout`](crate::Error::Layout) if its last
@@ -40,7 +41,7 @@ pub fn permute_heads<'a, T: Dtype>(stream: &Stream, x: impl Into<View<'a, T>>) -
     Ok(y)
 }
 
-/// [`permute_heads`] into `y`, whose last dimension is contiguous and whose others lie anywhere apart.
+/// [`permute_heads`] into `y`, whose last dimension is contiguous and whose others may have any strides.
 ///
 /// # Errors
 /// Same as [`permute_heads`], and [`Error::Shape`](crate::Error::Shape) if `y` has another shape.

@@ -15,38 +15,38 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradients of [`qk_norm_rope`](fn@crate::ops::qk_norm_rope) by its inputs.
+/// The gradients of [`qk_norm_rope`](fn@crate::ops::qk_norm_rope) with respect to its inputs.
 #[derive(Debug)]
 pub struct QkNormRopeGradients<T> {
-    /// By the queries, of their shape.
+    /// The gradient with respect to the queries, of their shape.
     pub dq: Tensor<T>,
-    /// By the keys, of their shape.
+    /// The gradient with respect to the keys, of their shape.
     pub dk: Tensor<T>,
-    /// By the weight of the queries' norm, `[d]`.
+    /// The gradient with respect to the weight of the queries' norm, `[d]`.
     pub dq_weight: Tensor<T>,
-    /// By the weight of the keys' norm, `[d]`.
+    /// The gradient with respect to the weight of the keys' norm, `[d]`.
     pub dk_weight: Tensor<T>,
 }
 
-/// Where [`QkNormRopeGradients`] go.
+/// Where to write [`QkNormRopeGradients`].
 #[derive(Debug)]
 pub struct QkNormRopeGradientsMut<'a, T> {
-    /// That by the queries, of their shape, the last dimension contiguous.
+    /// The gradient with respect to the queries, of their shape, with a contiguous last dimension.
     pub dq: ViewMut<'a, T>,
-    /// That by the keys, of their shape, the last dimension contiguous.
+    /// The gradient with respect to the keys, of their shape, with a contiguous last dimension.
     pub dk: ViewMut<'a, T>,
-    /// That by the weight of the queries' norm, `[d]`, contiguous.
+    /// The gradient with respect to the weight of the queries' norm, `[d]`, contiguous.
     pub dq_weight: ViewMut<'a, T>,
-    /// That by the weight of the keys' norm, `[d]`, contiguous.
+    /// The gradient with respect to the weight of the keys' norm, `[d]`, contiguous.
     pub dk_weight: ViewMut<'a, T>,
 }
 
 /// The gradients of [`qk_norm_rope`](fn@crate::ops::qk_norm_rope).
 ///
-/// `q` and `k` are what was normalised and turned, `dq_out` and `dk_out` the gradients of the results, of the same shapes and with contiguous
-/// last dimensions. What was normalised is computed again. The weights' gradients are sums over the heads of all tokens, in f32 and an
-/// order that depends on the device and the shape alone. A token whose position lies outside the tables has no gradient. The results are
-/// new dense tensors; the work is queued on `stream`.
+/// `q` and `k` are the inputs of the forward, `dq_out` and `dk_out` the gradients of its results, of the same shapes and with
+/// contiguous last dimensions. The normalised values are recomputed. The gradients of the weights are sums over the heads of
+/// all tokens, in f32 in an order that depends only on the device and the shape. A token whose position lies outside the tables
+/// has no gradient. The results are new dense tensors; the work is queued on `stream`.
 ///
 /// # Errors
 /// Same as [`qk_norm_rope`](fn@crate::ops::qk_norm_rope).
@@ -113,7 +113,7 @@ pub fn qk_norm_rope_backward_into<'a, T: Float>(
     backward(stream, [q.into(), k.into()], norm, dy, rotation, gradients)
 }
 
-/// Threads a multiprocessor: more would only write more partial results.
+/// Threads per multiprocessor: more would only write more partial results.
 const THREADS: u32 = 512;
 
 fn backward<T: Float>(
@@ -160,7 +160,7 @@ fn backward<T: Float>(
     }
     let aligned = [q_dy, k_dy].iter().all(|dy| dy.rows_aligned(16)) && dq.rows_aligned(16) && dk.rows_aligned(16);
     let mut plan = heads.plan(aligned, gpu_kernels::lanes::<T>());
-    // Element by element a warp is a block, which has its sums in memory.
+    // Element by element, a block is a single warp, with its sums in memory.
     let block = if plan.packed { BLOCK } else { 32 };
     let blocks = heads.blocks(&mut plan, block, 1, stream.device().info().multiprocessors * (THREADS / block))?;
     let partials = stream.workspace::<f32>(op, 2 * blocks as usize * heads.d)?;

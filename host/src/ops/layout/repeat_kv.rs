@@ -11,10 +11,10 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// Every head of `x`, `[batch, kv_heads, seq, d]`, `repeat` times one after the other: `[batch, kv_heads · repeat, seq, d]`.
+/// Repeats every head of `x`, `[batch, kv_heads, seq, d]`, `repeat` times in a row: `[batch, kv_heads · repeat, seq, d]`.
 ///
-/// For attention that knows nothing of grouped heads. The last dimension of `x` is contiguous, the others may lie anywhere apart. The
-/// result is a new dense tensor, bit by bit; the work is queued on `stream`.
+/// For attention without support of grouped heads. The last dimension of `x` is contiguous, the others may have any strides.
+/// The result is a new dense tensor with bitwise copies; the work is queued on `stream`.
 ///
 /// Ainslie et al., "GQA" (arXiv:2305.13245).
 ///
@@ -40,7 +40,7 @@ pub fn repeat_kv<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, repea
     Ok(y)
 }
 
-/// [`repeat_kv`] into `y`, whose last dimension is contiguous and whose others lie anywhere apart.
+/// [`repeat_kv`] into `y`, whose last dimension is contiguous and whose others may have any strides.
 ///
 /// # Errors
 /// Same as [`repeat_kv`], and [`Error::Shape`] if `y` has another shape.
@@ -76,7 +76,7 @@ pub fn repeat_kv_into<'a, T: Float>(
     })
 }
 
-/// How many heads `y` has.
+/// The number of heads of `y`.
 fn times(heads: usize, repeat: usize) -> Result<usize> {
     let all = heads.checked_mul(repeat);
     all.ok_or_else(|| Error::too_large(INFO.name, "y", format!("{heads} heads {repeat} times")))

@@ -13,40 +13,40 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// 2⁶⁴: what an angle of one turn is in fixed point.
+/// 2⁶⁴: a full turn in fixed point.
 const TURN: f64 = 18_446_744_073_709_551_616.0;
 
-/// How Llama 3 stretches the slow frequencies of a model that was trained on short contexts.
+/// The scaling of Llama 3 for slow frequencies of a model that was trained on short contexts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Llama3Scaling {
-    /// What slow frequencies are divided by: 8 for Llama 3.1.
+    /// The divisor of slow frequencies: 8 for Llama 3.1.
     pub factor: f64,
-    /// Waves of which fewer than this fit the original context are slow: 1.
+    /// A frequency is slow if fewer than this number of its waves fit the original context: 1.
     pub low_freq_factor: f64,
-    /// Waves of which more than this fit stay as they are: 4. Between the two the division fades in.
+    /// A frequency is unchanged if more than this number of its waves fit: 4. Between the two limits, the division is interpolated.
     pub high_freq_factor: f64,
-    /// Positions of the original context: 8192.
+    /// The number of positions of the original context: 8192.
     pub original_max_position: f64,
 }
 
-/// The frequencies of a rotary position embedding: those of θⱼ = base^(−j/half), scaled or not.
+/// The frequencies of a rotary position embedding: θⱼ = base^(−j/half), scaled or not.
 ///
 /// Su et al., "RoFormer" (arXiv:2104.09864); the scaling is that of Llama 3.1's reference code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RopeFrequencies {
-    /// Pairs of elements that turn: half of the rotary dimensions.
+    /// The number of pairs of elements that are rotated: half of the rotary dimensions.
     pub half: usize,
-    /// The slowest pair makes about 1/base radians from a position to the next: 10000, or 500000 for Llama 3.
+    /// The slowest pair rotates by about 1/base radians per position: 10000, or 500000 for Llama 3.
     pub base: f64,
-    /// The stretch of slow frequencies, if any.
+    /// The scaling of slow frequencies, if any.
     pub scaling: Option<Llama3Scaling>,
 }
 
-/// The most pairs that a launch covers: a grid's limit in its second dimension.
+/// The maximum number of pairs that a launch covers: a grid's limit in its second dimension.
 const MAX_HALF: usize = 65_535 * gk::BLOCK as usize;
 
 impl RopeFrequencies {
-    /// Radians from a position to the next, `half` of them, one for each pair, in f64.
+    /// The angle in radians per position, in f64, for each of the `half` pairs.
     ///
     /// # Errors
     /// [`Error::InvalidParam`] if `half` is 0 or beyond 16,776,960, or the base or the scaling is not positive and finite, or so small
@@ -66,12 +66,12 @@ impl RopeFrequencies {
         }
     }
 
-    /// The same in turns, in fixed point, 2⁶⁴ to the turn: what [`rope_table_into`] takes.
+    /// The same in fixed-point turns, 2⁶⁴ to the turn, as [`rope_table_into`] takes them.
     ///
     /// # Errors
     /// Same as [`radians`](Self::radians).
     pub fn turns(&self) -> Result<Vec<i64>> {
-        // Whole turns do not matter, and the cast is exact below one.
+        // Whole turns do not matter, and the cast is exact for values below one.
         let turns = |theta: f64| ((theta / TAU).rem_euclid(1.0) * TURN) as u64 as i64;
         Ok(self.radians()?.into_iter().map(turns).collect())
     }
@@ -146,8 +146,8 @@ pub fn rope_table(
     Ok((cos, sin))
 }
 
-/// [`rope_table`] into `cos` and `sin`, `[positions, half]` each and contiguous, for `turns` of `[half]`: how much of a turn each pair
-/// makes from a position to the next, in fixed point, 2⁶⁴ to the turn.
+/// [`rope_table`] into `cos` and `sin`, `[positions, half]` each and contiguous. `turns`, `[half]`, is the fraction of a turn
+/// that each pair rotates by per position, in fixed point, 2⁶⁴ to the turn.
 ///
 /// # Errors
 /// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if a tensor is not contiguous, [`Error::TooLarge`] beyond 2³² − 1
@@ -256,7 +256,7 @@ impl Operator for RopeTable {
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let turns = inputs.get("turns")?.to_vec::<i64>()?;
         Ok(reference::by_row(rows, |position| {
-            // The product modulo 2⁶⁴ is whole turns off.
+            // The wrapping product modulo 2⁶⁴ drops only whole turns.
             let angle = |turns: &i64| (*turns as u64).wrapping_mul(position as u64) as f64 / TURN * TAU;
             turns.iter().map(angle).map(|angle| if output == "cos" { angle.cos() } else { angle.sin() }).collect()
         }))

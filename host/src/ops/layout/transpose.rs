@@ -11,11 +11,13 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// `x` with its last two dimensions exchanged, in memory: `[rows, columns]` becomes `[columns, rows]`, for a matrix or a batch of them.
+/// Returns `x` with its last two dimensions swapped in memory: `[rows, columns]` becomes `[columns, rows]`, for a matrix or a
+/// batch of matrices.
 ///
-/// [`View::t`] does the same without moving anything; this is for what needs elements in the new order. `x` has two or three dimensions
-/// and contiguous rows, which may be padded. The result is a new dense tensor, bit by bit; the work is queued on `stream`. Elements of
-/// up to 4 bytes are moved fastest where 16 bytes divide all rows and lie at such multiples on both sides.
+/// [`View::t`] does the same without moving data; use this operator where elements are needed in the new order. `x` has two or
+/// three dimensions and contiguous rows, which may be padded. The result is a new dense tensor with bitwise copies; the work is
+/// queued on `stream`. Elements of up to 4 bytes are moved fastest if the rows of both tensors start at multiples of 16 bytes
+/// and have lengths that are multiples of 16 bytes.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `x` has other than two or three dimensions, [`Error::Layout`](crate::Error::Layout) if its
@@ -60,7 +62,7 @@ fn turned(shape: &[usize]) -> Result<Vec<usize>> {
     }
 }
 
-/// Which kernel.
+/// The kernel to launch.
 #[derive(Clone, Copy, PartialEq)]
 enum Path {
     Packs,
@@ -70,7 +72,7 @@ enum Path {
     Naive,
 }
 
-/// Matrices that fit together.
+/// Matrices with checked shapes.
 struct Problem<'a, T> {
     x: View<'a, T>,
     y: ViewMut<'a, T>,
@@ -151,7 +153,7 @@ impl<'a, T: Dtype> Problem<'a, T> {
 /// The operator's entry in the registry.
 pub struct Transpose;
 
-/// A variant by its name, what it is, which cases it takes, and its path.
+/// A variant: its name, its description, the cases that it takes, and its path.
 macro_rules! variant {
     ($name:literal, $doc:literal, $applies:expr, $path:ident) => {
         Variant {
@@ -202,7 +204,7 @@ static INFO: OpInfo = OpInfo {
     ],
 };
 
-/// Whether the lesson's variants, which are of one size of element, take the case.
+/// Whether the lesson's variants, which support one element size, take the case.
 fn is_word(case: &Case) -> bool {
     case.dtype.size() == 4
 }

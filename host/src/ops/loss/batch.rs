@@ -1,4 +1,4 @@
-//! A batch of rows: which of them count, what comes of each, and of all.
+//! A batch of rows: which rows count, and how their losses are reduced.
 
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::loss::cross_entropy::targets::{self as gk, FINE};
@@ -16,15 +16,15 @@ pub struct RowLosses {
     info: &'static OpInfo,
     per_row: Tensor<f32>,
     total: Tensor<f32>,
-    /// The first row whose target is no class, and that target, where there are targets.
+    /// The first row whose target is not a class, and that target, if there are targets.
     bad: Option<Tensor<u32>>,
     classes: usize,
     ignored: i32,
-    /// The first offset of sequences that is none, and it, where there are sequences, of so many tokens.
+    /// The first invalid offset of sequences, and its value, if there are sequences; and their number of tokens.
     offsets: Option<(Tensor<u32>, usize)>,
 }
 
-/// Where they go.
+/// Where to write the losses.
 pub(super) struct RowResults<'a> {
     pub(super) per_row: ViewMut<'a, f32>,
     pub(super) total: ViewMut<'a, f32>,
@@ -33,7 +33,7 @@ pub(super) struct RowResults<'a> {
 }
 
 impl RowLosses {
-    /// New tensors for the losses of logits of that shape; if rows have targets, with that one ignored.
+    /// New tensors for the losses of logits of that shape; if rows have targets, with that target ignored.
     pub(super) fn uninit(
         info: &'static OpInfo,
         stream: &Stream,
@@ -52,7 +52,7 @@ impl RowLosses {
         })
     }
 
-    /// Those of sequences of that many tokens.
+    /// The losses of sequences with that number of tokens.
     pub(super) fn of_sequences(self, stream: &Stream, tokens: usize) -> Result<Self> {
         Ok(Self { offsets: Some((Tensor::result(stream, [2])?, tokens)), ..self })
     }
@@ -66,17 +66,17 @@ impl RowLosses {
         }
     }
 
-    /// The loss of each row, of the shape of the rows: 0 where the target is ignored, NaN where it is no class.
+    /// The loss of each row, of the shape of the rows: 0 where the target is ignored, NaN where it is not a class.
     pub fn per_row(&self) -> &Tensor<f32> {
         &self.per_row
     }
 
-    /// Their mean or sum, `[1]`.
+    /// The mean or sum of the losses, `[1]`.
     pub fn total(&self) -> &Tensor<f32> {
         &self.total
     }
 
-    /// Waits for the losses, and says whether every target was a class, and sequences were, where there are such.
+    /// Waits for the losses and returns an error if a target is not a class, or the offsets of sequences are invalid.
     ///
     /// # Errors
     /// [`Error::InvalidParam`] names the first target or offset that was none.
@@ -94,7 +94,7 @@ impl RowLosses {
         Ok(())
     }
 
-    /// Waits for the losses; their mean or sum.
+    /// Waits for the losses and returns their mean or sum.
     ///
     /// # Errors
     /// Same as [`check`](Self::check).
@@ -104,17 +104,17 @@ impl RowLosses {
     }
 }
 
-/// Where the first bad value is, and that value.
+/// The index of the first bad value, and that value.
 fn first_bad(stream: &Stream, bad: Option<&Tensor<u32>>) -> Result<Option<[u32; 2]>> {
     let bad = bad.map_or(Ok(Vec::new()), |bad| bad.to_vec(stream))?;
     Ok(bad.try_into().ok().filter(|[at, _]: &[u32; 2]| *at != FINE))
 }
 
-/// Which rows count, and how their losses become one.
+/// Which rows count, and how their losses are reduced.
 pub(super) struct Batch<'a> {
-    /// Without targets all rows count.
+    /// Without targets, all rows count.
     pub(super) targets: Option<View<'a, i32>>,
-    /// What the classes weigh, 1 if nothing is said.
+    /// The weights of the classes, 1 by default.
     pub(super) weights: Option<View<'a, f32>>,
     pub(super) rows: u32,
     pub(super) classes: u32,
@@ -123,7 +123,7 @@ pub(super) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Writes what a row's loss is multiplied by in their mean, and to `bad` the first target that is none.
+    /// Writes the factor of a row's loss in the mean, and to `bad` the first target that is not a class.
     pub(super) fn weigh(&self, stream: &Stream, bad: Option<ViewMut<'_, u32>>) -> Result<Tensor<f32>> {
         let Some(targets) = self.targets else {
             return Tensor::filled(stream, [1], if self.rows == 0 { 0.0 } else { 1.0 / self.rows as f32 });
@@ -138,7 +138,7 @@ impl Batch<'_> {
         Ok(share)
     }
 
-    /// What the rows' losses are multiplied by, null if by nothing.
+    /// The factor of the rows' losses; null if there is none.
     pub(super) fn factor_of(&self, stream: &Stream, share: &Tensor<f32>) -> Result<DevicePtr<f32>> {
         if self.is_mean { share.view().ptr(stream) } else { Ok(DevicePtr::null()) }
     }
@@ -157,7 +157,7 @@ impl Batch<'_> {
     }
 }
 
-/// A number of rows or classes as kernels take it.
+/// A number of rows or classes in the type that kernels take.
 pub(super) fn limited(info: &OpInfo, arg: &'static str, what: &str, n: usize) -> Result<u32> {
     u32::try_from(n)
         .ok()
@@ -165,7 +165,7 @@ pub(super) fn limited(info: &OpInfo, arg: &'static str, what: &str, n: usize) ->
         .ok_or_else(|| Error::too_large(info.name, arg, format!("{n} {what}, at most {} are supported", i32::MAX)))
 }
 
-/// A parameter that has to be finite, and to fit.
+/// A parameter that must be finite and satisfy `fits`.
 pub(super) fn in_range(info: &OpInfo, name: &str, value: f32, fits: impl Fn(f32) -> bool, wanted: &str) -> Result<f32> {
     match value.is_finite() && fits(value) {
         true => Ok(value),
@@ -173,7 +173,7 @@ pub(super) fn in_range(info: &OpInfo, name: &str, value: f32, fits: impl Fn(f32)
     }
 }
 
-/// A parameter that has to be finite.
+/// A parameter that must be finite.
 pub(super) fn finite(info: &OpInfo, name: &str, value: f32) -> Result<f32> {
     match value.is_finite() {
         true => Ok(value),
@@ -181,7 +181,7 @@ pub(super) fn finite(info: &OpInfo, name: &str, value: f32) -> Result<f32> {
     }
 }
 
-/// One over a parameter above zero: what logits at a temperature, or sums with a divisor, are multiplied by.
+/// The reciprocal of a positive parameter: the factor of logits at a temperature, or of sums with a divisor.
 pub(super) fn reciprocal(info: &OpInfo, name: &str, value: f32) -> Result<f32> {
     let fits = |value: f32| value > 0.0 && value.recip() <= MAX_SCALE;
     in_range(info, name, value, fits, "above zero with a reciprocal below 2^127").map(f32::recip)

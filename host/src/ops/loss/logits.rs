@@ -1,4 +1,4 @@
-//! Rows of logits that are read, or that their gradient takes the place of.
+//! Rows of logits that are read only, or replaced by their gradient.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 
@@ -11,7 +11,7 @@ use crate::runtime::storage::Storage;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// Logits that are read, or that their gradient takes the place of.
+/// Logits that are read only, or replaced by their gradient.
 pub(super) enum Logits<'a, T> {
     Read(View<'a, T>),
     Replaced(ViewMut<'a, T>),
@@ -65,8 +65,8 @@ impl<T: Float> Logits<'_, T> {
         Ok(stride? as u64)
     }
 
-    /// The addresses of the logits, whose rows are `stride` apart, and of what becomes of them, null if nothing does. A gradient that lies
-    /// apart is one of `rows`.
+    /// The addresses of the logits, whose rows are `stride` apart, and of their gradient, null if there is none. A separate
+    /// gradient must have `rows` rows.
     pub(super) fn pointers(
         &mut self,
         info: &OpInfo,
@@ -91,7 +91,7 @@ impl<T: Float> Logits<'_, T> {
     }
 }
 
-/// An error unless the shape has rows, and these, if there are any, classes.
+/// Fails unless the shape has rows, and these, if there are any, have classes.
 pub(super) fn require_classes(info: &OpInfo, arg: &'static str, shape: &[usize]) -> Result<()> {
     rows::require(info, arg, shape)?;
     let (outer, classes) = (&shape[..shape.len() - 1], shape[shape.len() - 1]);

@@ -8,7 +8,7 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// Where the sequences of a batch lie.
+/// The sequences of a batch, given by their offsets.
 #[derive(Clone, Copy)]
 pub(super) struct Sequences<'a> {
     pub(super) offsets: View<'a, i32>,
@@ -25,14 +25,14 @@ impl<'a> Sequences<'a> {
         Ok(Self { offsets, count, tokens: limited(info, "offsets", "tokens", tokens)? })
     }
 
-    /// Writes the first offset that is none to `bad`.
+    /// Writes the first invalid offset to `bad`.
     pub(super) fn check(&self, stream: &Stream, bad: &mut ViewMut<'_, u32>) -> Result<()> {
         let args = (self.offsets.ptr(stream)?, bad.ptr_mut(stream)?, self.count, self.tokens);
         // SAFETY: offsets has an element more than there are sequences, and bad is borrowed mutably and has two.
         unsafe { stream.launch::<gk::CheckOffsets>(1, args) }
     }
 
-    /// Writes what a token of each sequence weighs.
+    /// Writes the weight of a token for each sequence.
     pub(super) fn weigh(
         &self,
         stream: &Stream,
@@ -51,7 +51,7 @@ impl<'a> Sequences<'a> {
     }
 }
 
-/// How many sequences so many offsets are of.
+/// The number of sequences that this number of offsets describes.
 pub(super) fn count(info: &OpInfo, shape: &[usize], offsets: usize, tokens: usize) -> Result<usize> {
     match offsets.checked_sub(1) {
         Some(count) if count > 0 || tokens == 0 => Ok(count),
@@ -64,7 +64,7 @@ pub(super) fn count(info: &OpInfo, shape: &[usize], offsets: usize, tokens: usiz
     }
 }
 
-/// Sequences as references see them: their tokens, or nothing if the offsets are not as they should be.
+/// Sequences in the form that references use: their tokens, or `None` if the offsets are invalid.
 pub(super) fn exact(offsets: &[f64], tokens: usize) -> Option<Vec<std::ops::Range<usize>>> {
     let rises = offsets.is_sorted() && offsets.first() == Some(&0.0) && offsets.last() == Some(&(tokens as f64));
     rises.then(|| offsets.windows(2).map(|ends| ends[0] as usize..ends[1] as usize).collect())

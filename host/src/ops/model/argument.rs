@@ -1,28 +1,29 @@
 use crate::runtime::dtype::DType;
 
-/// What an operator does with a tensor.
+/// How an operator accesses a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Reads it.
     In,
-    /// Writes all of it, and reads nothing that was there.
+    /// Writes all of it, without reading its previous contents.
     Out,
-    /// Reads it and writes all or a part of it.
+    /// Reads it, and writes all or part of it.
     InOut,
 }
 
 /// A named tensor argument of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct ArgInfo {
-    /// The name that errors, `run`'s tensors and the documentation use.
+    /// The name in errors, in the tensors of `run` and in the documentation.
     pub name: &'static str,
-    /// Shape and meaning, in a line.
+    /// Shape and meaning, in one line.
     pub doc: &'static str,
     /// Whether it is read or written.
     pub role: Role,
-    /// The element types it may have by itself; without any it has the operator's, and all such arguments the same.
+    /// The element types of the argument, if it has types of its own; if empty, the argument has the operator's
+    /// type, the same for all such arguments.
     pub dtypes: &'static [DType],
-    /// Whether it may be left out.
+    /// Whether the argument may be omitted.
     pub optional: bool,
 }
 
@@ -47,7 +48,7 @@ impl ArgInfo {
         Self { dtypes, ..self }
     }
 
-    /// One that may be left out.
+    /// The argument, made optional.
     pub const fn optional(self) -> Self {
         Self { optional: true, ..self }
     }

@@ -14,7 +14,7 @@ pub struct Arguments<'a> {
 }
 
 impl<'a> Arguments<'a> {
-    /// No tensors yet, for the operator with these facts.
+    /// No tensors yet, for the operator with this description.
     pub fn new(info: &'static OpInfo) -> Self {
         Self { info, read: Vec::new(), written: Vec::new() }
     }
@@ -39,7 +39,7 @@ impl<'a> Arguments<'a> {
         Ok(())
     }
 
-    /// The element type of a tensor that is still here.
+    /// The element type of a tensor that has not been taken yet.
     ///
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) if there is none of that name.
@@ -49,12 +49,12 @@ impl<'a> Arguments<'a> {
         read.or_else(written).ok_or_else(|| self.missing(name))
     }
 
-    /// Whether an optional tensor to read is here.
+    /// Whether an optional input tensor is present.
     pub fn has(&self, name: &str) -> bool {
         self.read.iter().any(|(n, _)| *n == name)
     }
 
-    /// The tensor of that name, as one of `T`, which its dtype must be.
+    /// The tensor of that name as a view of `T`, which must match its dtype.
     ///
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) if there is none of that name, [`Error::DType`](crate::Error::DType) if it is of another type.
@@ -62,7 +62,7 @@ impl<'a> Arguments<'a> {
         self.optional_input(name)?.ok_or_else(|| self.missing(name))
     }
 
-    /// [`input`](Self::input), or `None` where the caller left it out.
+    /// [`input`](Self::input), or `None` if the caller omitted it.
     ///
     /// # Errors
     /// [`Error::DType`](crate::Error::DType) if it is of another type.
@@ -71,7 +71,7 @@ impl<'a> Arguments<'a> {
         found.map(|(name, view)| view.typed(self.info.name, name)).transpose()
     }
 
-    /// Takes the tensor to write of that name, as one of `T`, which its dtype must be.
+    /// Takes the output tensor of that name as a view of `T`, which must match its dtype.
     ///
     /// # Errors
     /// Same as [`input`](Self::input).

@@ -1,15 +1,16 @@
 use std::fmt;
 
-/// Where a tensor of a case lies in memory: dense and aligned by default.
+/// The memory layout of a tensor of a case: dense and aligned by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrangement {
     /// Elements between an allocation's 256-byte aligned start and the tensor's first element.
     pub offset: usize,
-    /// Unused elements after every row: every run along the dimension that is innermost in memory, of two or more.
+    /// The number of unused elements after every row. A row is a run along the innermost dimension in memory, of
+    /// tensors with at least two dimensions.
     pub row_pad: usize,
-    /// The dimensions from the slowest in memory to the fastest; in their own order if empty.
+    /// The dimensions from the slowest in memory to the fastest; in their natural order if empty.
     pub order: &'static [usize],
-    /// Dimensions with stride 0: one element stands for all along them. Only for what is read.
+    /// Dimensions with stride 0, along which one element is repeated. Only for inputs.
     pub broadcast: &'static [usize],
 }
 
@@ -17,34 +18,34 @@ impl Arrangement {
     /// Dense and aligned.
     pub const DENSE: Self = Self { offset: 0, row_pad: 0, order: &[], broadcast: &[] };
 
-    /// Starting that many elements past an aligned address.
+    /// Starts this number of elements past an aligned address.
     pub const fn offset(self, elements: usize) -> Self {
         Self { offset: elements, ..self }
     }
 
-    /// With that many unused elements after every row.
+    /// Adds this number of unused elements after every row.
     pub const fn row_pad(self, elements: usize) -> Self {
         Self { row_pad: elements, ..self }
     }
 
-    /// With the dimensions in that order in memory, slowest first: `&[1, 0]` is a transposed matrix.
+    /// Stores the dimensions in this order in memory, slowest first: `&[1, 0]` is a transposed matrix.
     pub const fn order(self, dims: &'static [usize]) -> Self {
         Self { order: dims, ..self }
     }
 
-    /// With stride 0 along these dimensions.
+    /// Sets stride 0 along these dimensions.
     pub const fn broadcast(self, dims: &'static [usize]) -> Self {
         Self { broadcast: dims, ..self }
     }
 
-    /// The dimensions of a tensor of that rank whose elements have places of their own, from the slowest in memory to the fastest.
+    /// The dimensions of a tensor of that rank that are not broadcast, from the slowest in memory to the fastest.
     pub fn distinct(&self, rank: usize) -> Vec<usize> {
         let mut dims = if self.order.is_empty() { (0..rank).collect() } else { self.order.to_vec() };
         dims.retain(|dim| !self.broadcast.contains(dim));
         dims
     }
 
-    /// The distances, in elements, that a tensor of that shape has in its dimensions.
+    /// The strides, in elements, of a tensor of that shape.
     pub fn strides(&self, shape: &[usize]) -> Vec<usize> {
         let mut next = 1;
         let mut strides = vec![0; shape.len()];

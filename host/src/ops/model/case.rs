@@ -5,7 +5,7 @@ use super::{Arrangement, OpInfo, Values};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
-/// The named sizes of a case, in the order its name shows them.
+/// The named sizes of a case, in the order in which its name shows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dims(Vec<(&'static str, usize)>);
 
@@ -41,12 +41,12 @@ impl fmt::Display for Dims {
     }
 }
 
-/// Why a case is there.
+/// The purpose of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CaseClass {
-    /// A shape that users run: checked on sampled rows, and timed.
+    /// A shape that users run: verified on sampled rows, and timed.
     Production,
-    /// Sizes that no tile divides.
+    /// Sizes that are not multiples of any tile.
     Odd,
     /// A handful of elements.
     Tiny,
@@ -72,32 +72,32 @@ impl CaseClass {
     }
 }
 
-/// One problem that an operator is checked on, and timed on if it is a production case.
+/// One problem on which an operator is verified and, if it is a production case, timed.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What reports call it.
+    /// The name in reports.
     pub name: String,
-    /// The element type that the operator is asked for.
+    /// The element type of the operator.
     pub dtype: DType,
     /// The sizes.
     pub dims: Dims,
     /// The scalar parameters.
     pub params: Params,
-    /// Why it is there.
+    /// The purpose of the case.
     pub class: CaseClass,
-    /// Where the tensors lie that say nothing else.
+    /// The layout of the tensors that have none of their own.
     arrangement: Arrangement,
-    /// What is particular about single tensors.
+    /// Settings of single tensors.
     tensors: Vec<(&'static str, Particular)>,
-    /// What to fill every float input with, instead of what [`Operator::inputs`](super::Operator::inputs) says.
+    /// The values of every float input, instead of those of [`Operator::inputs`](super::Operator::inputs).
     fill: Option<Values>,
-    /// Whether it takes tens of gigabytes: it is left out where they are not there, and in quick runs.
+    /// Whether it needs tens of gigabytes: such a case is skipped in quick runs and where the memory is missing.
     pub huge: bool,
     /// Whether it is timed and not verified.
     pub timed_only: bool,
 }
 
-/// What a case says about one tensor.
+/// The settings of one tensor in a case.
 #[derive(Clone, Copy, Debug)]
 enum Particular {
     Arrangement(Arrangement),
@@ -113,12 +113,12 @@ impl Case {
         case
     }
 
-    /// Whether the checks run it in the simulator, which takes too long over production shapes.
+    /// Whether the checks run it in the simulator, which takes too long for production shapes.
     pub fn is_simulated(&self) -> bool {
         self.class != CaseClass::Production && !self.huge
     }
 
-    /// Sizes that no tile divides.
+    /// Sizes that are not multiples of any tile.
     pub fn odd(info: &'static OpInfo, dtype: DType, dims: impl Into<Dims>) -> Self {
         Self::new(info, CaseClass::Odd, dtype, dims)
     }
@@ -155,7 +155,7 @@ impl Case {
         }
     }
 
-    /// The tensor called `name` lies like this.
+    /// Sets the layout of the tensor called `name`.
     pub fn arrange(mut self, name: &'static str, arrangement: Arrangement) -> Self {
         self.tensors.push((name, Particular::Arrangement(arrangement)));
         self.describe(&format!("{name}:{arrangement}"));
@@ -169,35 +169,35 @@ impl Case {
         self
     }
 
-    /// Every row is followed by `elements` that belong to nobody.
+    /// Adds `elements` unused elements after every row.
     pub fn row_pad(mut self, elements: usize) -> Self {
         self.arrangement = self.arrangement.row_pad(elements);
         self.describe(&Arrangement::DENSE.row_pad(elements).to_string());
         self
     }
 
-    /// Every float input is filled with these.
+    /// Fills every float input with these values.
     pub fn fill(mut self, values: Values) -> Self {
         self.fill = Some(values);
         self.describe(&format!("fill={}", values.name()));
         self
     }
 
-    /// The input called `name` is filled with these.
+    /// Fills the input called `name` with these values.
     pub fn values(mut self, name: &'static str, values: Values) -> Self {
         self.tensors.push((name, Particular::Values(values)));
         self.describe(&format!("{name}={}", values.name()));
         self
     }
 
-    /// Without the optional input called `name`.
+    /// Omits the optional input called `name`.
     pub fn without(mut self, name: &'static str) -> Self {
         self.tensors.push((name, Particular::Absent));
         self.describe(&format!("no-{name}"));
         self
     }
 
-    /// Of the optional inputs only those called `names`.
+    /// Omits all optional inputs except those called `names`.
     pub fn only(mut self, names: &[&str]) -> Self {
         for arg in self.params.info().inputs().filter(|arg| arg.optional && !names.contains(&arg.name)) {
             self.tensors.push((arg.name, Particular::Absent));
@@ -206,19 +206,20 @@ impl Case {
         self
     }
 
-    /// Its reference takes minutes, and smaller cases take the same kernels the same way: it is timed and not verified.
+    /// Makes the case timed only, not verified: its reference takes minutes, and smaller cases run the same kernels in
+    /// the same way.
     pub fn timed_only(mut self) -> Self {
         self.timed_only = true;
         self
     }
 
-    /// Takes tens of gigabytes.
+    /// Marks a case that needs tens of gigabytes.
     pub fn huge(mut self) -> Self {
         self.huge = true;
         self
     }
 
-    /// With a parameter other than its default. The registry's tests catch a name that the operator does not declare.
+    /// Sets a parameter. The registry's tests catch a name that the operator does not declare.
     pub fn param(mut self, name: &'static str, value: impl Into<ParamValue>) -> Self {
         let value = value.into();
         self.params.put(name, value);
@@ -226,7 +227,7 @@ impl Case {
         self
     }
 
-    /// Production cases keep the name that others' rows have.
+    /// Production cases keep the name that the rows of other libraries have.
     fn describe(&mut self, words: &str) {
         if self.class != CaseClass::Production && !words.is_empty() {
             self.name.push(' ');
@@ -234,7 +235,7 @@ impl Case {
         }
     }
 
-    /// The sizes of those names: `let [rows, d] = case.dims(["rows", "d"])?`.
+    /// The sizes with these names: `let [rows, d] = case.dims(["rows", "d"])?`.
     ///
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) names a size that the case has not.
@@ -253,7 +254,7 @@ impl Case {
         !self.tensors.iter().any(|(n, what)| *n == name && matches!(what, Particular::Absent))
     }
 
-    /// Where the tensor called `name` lies.
+    /// The layout of the tensor called `name`.
     pub fn arrangement(&self, name: &str) -> Arrangement {
         let particular = self.tensors.iter().rev().find_map(|(n, what)| match what {
             Particular::Arrangement(arrangement) if *n == name => Some(*arrangement),
@@ -262,7 +263,7 @@ impl Case {
         particular.unwrap_or(self.arrangement)
     }
 
-    /// The values of the input called `name`, where the case says something about them.
+    /// The values of the input called `name`, if the case sets them.
     pub(crate) fn values_of(&self, name: &str) -> Option<Values> {
         self.tensors.iter().rev().find_map(|(n, what)| match what {
             Particular::Values(values) if *n == name => Some(*values),
@@ -270,12 +271,12 @@ impl Case {
         })
     }
 
-    /// What every float input is filled with, where the case says so.
+    /// The values of every float input, if the case sets them.
     pub fn fill_of_floats(&self) -> Option<Values> {
         self.fill
     }
 
-    /// The names of the tensors that the case says something about.
+    /// The names of the tensors for which the case has settings.
     pub fn named_tensors(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.tensors.iter().map(|(name, _)| *name)
     }

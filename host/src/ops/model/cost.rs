@@ -1,13 +1,13 @@
 pub use crate::runtime::roof::Bound;
 
-/// The least that any implementation has to do.
+/// The minimum work of any implementation.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Each input read once, each output written once.
+    /// Bytes of traffic: each input read once, each output written once.
     pub bytes: u64,
-    /// Useful floating-point (or integer) operations; zero where bytes are what counts.
+    /// Useful floating-point (or integer) operations; zero if only bytes count.
     pub flops: u64,
-    /// What that makes the limit.
+    /// The resource that limits the operator.
     pub bound: Bound,
 }
 

@@ -1,4 +1,4 @@
-//! Dtypes and shapes of inputs that may not exist yet, checked so that errors say whose argument it was.
+//! Dtypes and shapes of inputs that may not exist yet, checked with errors that name the argument.
 
 use super::{ArgInfo, OpInfo};
 use crate::runtime::dtype::DType;
@@ -8,7 +8,7 @@ use crate::runtime::host_tensor::HostTensor;
 /// Dtype and shape of a tensor that may not exist yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorMeta {
-    /// The argument it is for.
+    /// The name of the argument.
     pub name: String,
     /// Element type.
     pub dtype: DType,
@@ -22,18 +22,18 @@ impl TensorMeta {
         Self { name: name.to_owned(), dtype, shape: shape.into() }
     }
 
-    /// What a tensor that exists is, for the argument `name`.
+    /// The dtype and shape of an existing tensor, for the argument `name`.
     pub fn of(name: &str, tensor: &HostTensor) -> Self {
         Self::new(name, tensor.dtype(), tensor.shape().to_vec())
     }
 
-    /// Elements, or `None` past what fits.
+    /// The number of elements, or `None` if it overflows.
     pub fn elements(&self) -> Option<usize> {
         self.shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d))
     }
 }
 
-/// The inputs' dtypes and shapes: all that are required and nothing else, each of a type that it may have.
+/// The inputs' dtypes and shapes: all required inputs and no unknown ones, each of a permitted type.
 #[derive(Clone, Debug)]
 pub struct Metas<'a> {
     info: &'static OpInfo,
@@ -42,7 +42,7 @@ pub struct Metas<'a> {
 }
 
 impl<'a> Metas<'a> {
-    /// Checks names and types against what the operator declares.
+    /// Checks names and types against the operator's description.
     ///
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) if an input is missing, there twice or not declared,
@@ -96,13 +96,13 @@ impl<'a> Metas<'a> {
         })
     }
 
-    /// The input of that name, if it was not left out.
+    /// The input of that name, if it was not omitted.
     pub fn optional(&self, name: &str) -> Option<MetaArg<'a>> {
         self.all.iter().find(|input| input.arg.name == name).copied()
     }
 }
 
-/// One input's dtype and shape, ready to be checked.
+/// The dtype and shape of one input, with checks.
 #[derive(Clone, Copy, Debug)]
 pub struct MetaArg<'a> {
     info: &'static OpInfo,
@@ -135,7 +135,7 @@ impl<'a> MetaArg<'a> {
         self.shape().try_into().map_err(|_| self.info.shape_error(self.arg.name, self.shape(), wanted()))
     }
 
-    /// The shape must be exactly this.
+    /// Checks that the shape is exactly this.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) if it is another.

@@ -1,7 +1,7 @@
-//! What an operator tells the rest of the project about itself: [`Operator`].
+//! The description of an operator for the rest of the project: [`Operator`].
 //!
-//! The command line, the checks, the benches and the documentation table all walk the [registry](crate::ops::registry) and know
-//! operators through this trait alone, so an operator is described once, beside its safe function.
+//! The command line, the checks, the benches and the documentation table all walk the [registry](crate::ops::registry) and
+//! access operators only through this trait, so an operator is described once, next to its safe function.
 
 mod argument;
 mod arguments;
@@ -37,16 +37,16 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 
-/// A way of computing an operator that can be asked for by name (`--set variant=NAME`) instead of being picked.
+/// An implementation of an operator that can be requested by name (`--set variant=NAME`) instead of being selected automatically.
 #[derive(Clone, Copy)]
 pub struct Variant {
     /// The name.
     pub name: &'static str,
-    /// What it is and when it is picked, in a line.
+    /// What it is and when it is selected, in one line.
     pub doc: &'static str,
     /// Whether it can run the case on such a device.
     pub applies: fn(&DeviceInfo, &Case) -> bool,
-    /// Launches it. What it cannot run is an error.
+    /// Launches it. A problem that it cannot run is an error.
     pub launch: fn(&Stream, &mut Arguments<'_>, &Params) -> Result<()>,
 }
 
@@ -56,12 +56,12 @@ impl fmt::Debug for Variant {
     }
 }
 
-/// The fixed facts of an operator.
+/// The static description of an operator.
 #[derive(Clone, Copy, Debug)]
 pub struct OpInfo {
-    /// The operator's name: that of its function.
+    /// The operator's name, which is that of its function.
     pub name: &'static str,
-    /// The name its bench rows carry, as in other libraries' rows beside them.
+    /// The name of its bench rows, which matches that of other libraries' rows.
     pub bench_name: &'static str,
     /// One line for lists.
     pub summary: &'static str,
@@ -71,7 +71,7 @@ pub struct OpInfo {
     pub args: &'static [ArgInfo],
     /// Scalar parameters with their defaults.
     pub params: &'static [ParamInfo],
-    /// The element types that the operator is offered in: those of every argument without types of its own.
+    /// The element types that the operator supports: those of every argument without types of its own.
     pub dtypes: &'static [DType],
     /// Every kernel that the operator may launch, as the kernels' files list them.
     pub kernels: &'static [&'static [Instance]],
@@ -80,12 +80,12 @@ pub struct OpInfo {
 }
 
 impl OpInfo {
-    /// The tensors that are read, those that are also written among them.
+    /// The tensors that are read, including those that are also written.
     pub fn inputs(&self) -> impl Iterator<Item = &'static ArgInfo> + use<> {
         self.args.iter().filter(|arg| arg.role != Role::Out)
     }
 
-    /// The tensors that are written, those that are also read among them.
+    /// The tensors that are written, including those that are also read.
     pub fn outputs(&self) -> impl Iterator<Item = &'static ArgInfo> + use<> {
         self.args.iter().filter(|arg| arg.role != Role::In)
     }
@@ -111,76 +111,76 @@ impl OpInfo {
         })
     }
 
-    /// A dtype that is none of `wanted`.
+    /// The error for a dtype that is not one of `wanted`.
     pub fn dtype_error(&self, arg: &'static str, found: DType, wanted: &[DType]) -> Error {
         let names: Vec<_> = wanted.iter().map(|d| d.name()).collect();
         Error::dtype(self.name, arg, found, names.join(" or "))
     }
 
-    /// A shape other than what is wanted.
+    /// The error for a shape other than the expected one.
     pub fn shape_error(&self, arg: &'static str, found: &[usize], wanted: impl Into<String>) -> Error {
         Error::shape(self.name, arg, found, wanted)
     }
 
-    /// A parameter that is not what is wanted.
+    /// The error for a parameter with an unexpected value.
     pub fn param_error(&self, param: impl Into<String>, found: impl fmt::Display, wanted: impl Into<String>) -> Error {
         Error::param(self.name, param, found, wanted)
     }
 }
 
-/// An operator: what it takes, how it is launched, and how its results are judged.
+/// An operator: its arguments, its launch, and how its results are judged.
 ///
-/// The safe, typed function of an operator stands beside its implementation of this trait; [`launch`](Self::launch) is the
-/// same call with types known only at run time.
+/// The safe, typed function of an operator is defined next to its implementation of this trait; [`launch`](Self::launch)
+/// is the same call with types known only at run time.
 pub trait Operator: Send + Sync {
-    /// The fixed facts.
+    /// The static description.
     fn info(&self) -> &'static OpInfo;
 
     /// The cases that it is checked and timed on: every production shape, and odd, tiny, empty and boundary ones.
     fn cases(&self) -> Vec<Case>;
 
-    /// What to feed the operator for `case`: every argument that is read, in order, but optional ones that the case leaves out.
+    /// The inputs of the operator for `case`: every argument that is read, in order, except optional ones that the case omits.
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>>;
 
-    /// Dtype and shape of every argument that is only written, for such inputs, or why they are not acceptable.
+    /// Dtype and shape of every argument that is only written, for these inputs, or an error if the inputs are not acceptable.
     fn outputs(&self, inputs: &Metas<'_>, params: &Params) -> Result<Vec<TensorMeta>>;
 
     /// Launches the operator. Returns once the work is queued on `stream`.
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()>;
 
-    /// The given rows of the output called `output`, one after the other, in f64 by the obvious loops.
+    /// The given rows of the output called `output`, one after the other, in f64 by straightforward loops.
     ///
     /// A row is a run along the last dimension, numbered over all dimensions before it; a 1-D tensor's rows are its
     /// elements. `inputs` are contiguous and have been accepted by [`outputs`](Self::outputs). The helpers in
     /// [`mod@reference`] cover the common shapes of loop.
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>>;
 
-    /// Elements of a row of an output of that shape, as [`reference`](Self::reference) takes rows: where each element costs a pass over an
-    /// input, one.
+    /// The number of elements of a row of an output of that shape, in the sense of [`reference`](Self::reference): one if each
+    /// element takes a pass over an input.
     fn row_len(&self, _output: &str, shape: &[usize]) -> usize {
         reference::row_len(shape)
     }
 
-    /// Whether the output of that name is the same bits every time, of a variant or of what the operator picks. Sums in an order that is not
-    /// determined are not.
+    /// Whether the output of that name is bitwise the same every time, for a variant or for the automatic choice. Sums in no
+    /// fixed order are not.
     fn reproducible(&self, _output: &str, _variant: Option<&str>) -> bool {
         true
     }
 
-    /// How far the output of that name may be from the reference, and why that far.
+    /// How far the output of that name may be from the reference, with the reason.
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance>;
 
-    /// The least traffic and the useful work.
+    /// The minimum traffic and the useful work.
     fn cost(&self, case: &Case) -> Result<Cost>;
 
-    /// What this operator is the backward of, if it is one.
+    /// The operator that this is the backward of, if any.
     fn gradient(&self) -> Option<Gradient> {
         None
     }
 }
 
-/// Dtype and shape of everything that is written, in the order of the arguments, once the inputs are checked against what the
-/// operator declares.
+/// Dtype and shape of every output, in the order of the arguments, after the inputs have been checked against the operator's
+/// description.
 ///
 /// # Errors
 /// Those of [`Metas::accept`] and of [`Operator::outputs`].
@@ -195,18 +195,18 @@ pub fn outputs(op: &dyn Operator, inputs: &[TensorMeta], params: &Params) -> Res
     info.outputs().filter_map(of_role).collect()
 }
 
-/// Rows of an output of that shape, as the operator's reference takes them.
+/// The number of rows of an output of that shape, in the sense of the operator's reference.
 pub fn row_count(op: &dyn Operator, output: &str, shape: &[usize]) -> usize {
     shape.iter().product::<usize>().checked_div(op.row_len(output, shape)).unwrap_or(0)
 }
 
-/// Launches the operator, in the variant that `params` force or as it picks itself.
+/// Launches the operator, in the variant that `params` force or in the automatically selected one.
 ///
 /// # Errors
 /// Those of the operator's function, and [`Error::InvalidParam`] if the variant does not take the arguments.
 pub fn launch(op: &dyn Operator, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
     let Some(variant) = params.variant() else { return op.launch(stream, args, params) };
-    // Variants that share a kernel share its check, which does not know by which name it was asked for.
+    // Variants that share a kernel share its check, which does not know the name that was requested.
     (variant.launch)(stream, args, params).map_err(|error| match error {
         Error::InvalidParam { op, param, expected, .. } if param == params::VARIANT => {
             Error::param(op, param, variant.name, expected)
@@ -215,10 +215,11 @@ pub fn launch(op: &dyn Operator, stream: &Stream, args: &mut Arguments<'_>, para
     })
 }
 
-/// Runs a block with a type alias standing for the element type that a run-time dtype names.
+/// Runs a block with a type alias for the element type that a run-time dtype names.
 ///
-/// `dispatch!(INFO, dtype, float => |T| gelu_into::<T>(stream, args.input("x")?, args.output("y")?))` evaluates to what the block
-/// does; a dtype that is not listed is the operator's dtype error. `float` is every [`Float`](crate::Float), `all` every type; a list names others.
+/// `dispatch!(INFO, dtype, float => |T| gelu_into::<T>(stream, args.input("x")?, args.output("y")?))` evaluates to the value of
+/// the block; a dtype that is not listed gives the operator's dtype error. `float` is every [`Float`](crate::Float), `all`
+/// every type; a list names other sets.
 #[macro_export]
 macro_rules! dispatch {
     ($info:expr, $dtype:expr, float => |$alias:ident| $body:expr) => {

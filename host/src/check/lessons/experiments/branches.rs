@@ -1,4 +1,4 @@
-//! Two ways to go, half of the threads each.
+//! Two branches, each taken by half of the threads.
 
 use gpu_kernels::lessons::branches::{self as gk, Split};
 
@@ -8,7 +8,7 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// y = what one of two recurrences makes of x, by the element's place.
+/// y = one of two recurrences applied to x, selected by the element's index.
 pub(super) struct Branches;
 
 const SPLITS: &[&str] = &["threads", "warps"];
@@ -97,7 +97,7 @@ impl Operator for Branches {
     }
 
     fn tolerance(&self, _: &Case, _: &str) -> Result<Tolerance> {
-        // v is below 8, and each round halves the error that there is and adds half a unit of v's last place.
+        // v is below 8, and each round halves the present error and adds half a unit in v's last place.
         Ok(Tolerance::new(
             16.0 * roundoff(DType::F32),
             0.0,

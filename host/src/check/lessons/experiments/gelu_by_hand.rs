@@ -1,4 +1,4 @@
-//! GELU an operation at a time, and an element a thread.
+//! GELU with one kernel per operation, and with one element per thread.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::lessons::gelu_by_hand::{self as gk, GeluBinary, GeluNaive, GeluUnary};
@@ -10,10 +10,10 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// y = gelu(x) in eight kernels, or in one that is as simple as can be.
+/// y = gelu(x) in eight kernels, or in one that is as simple as possible.
 pub(super) struct GeluByHand;
 
-/// Operands that the eight kernels read and write.
+/// The number of operands that each of the eight kernels reads and writes.
 pub(in crate::check::lessons) const OPERANDS: [usize; 8] = [2, 3, 2, 3, 2, 2, 2, 3];
 
 static INFO: OpInfo = OpInfo {

@@ -1,6 +1,7 @@
-//! Kernels that no operator is, as operators: what verifies, counts and times operators does so with these.
+//! Kernels that are not part of any operator, wrapped as operators, so that the code that verifies, counts
+//! and times operators works for these as well.
 //!
-//! They are in a list of their own, so that nobody takes them for a part of the library.
+//! They have a separate list, which keeps them out of the library.
 
 mod branches;
 mod gelu_by_hand;
@@ -17,7 +18,7 @@ pub(super) use pointer_chase::PLACES;
 
 use crate::ops::model::Operator;
 
-/// The lessons' own kernels. `verify` and `sanitize` check them with the operators, and every verb knows them by their names.
+/// The lessons' own kernels. `verify` and `sanitize` check them with the operators, and every subcommand knows them by their names.
 pub static EXPERIMENTS: &[&dyn Operator] = &[
     &branches::Branches,
     &gelu_by_hand::GeluByHand,

@@ -1,4 +1,4 @@
-//! Sums of columns, kept in f32 or in the elements' 16 bits.
+//! Sums of columns, accumulated in f32 or in the elements' 16-bit type.
 
 use gpu_kernels::lessons::narrow_sums::{self as gk, Narrow, Wide};
 use half::{bf16, f16};
@@ -10,10 +10,10 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// y = Σ x over rows, each sum rounded to what it is kept in.
+/// y = Σ x over rows, where each partial sum is rounded to the accumulator type.
 pub(super) struct NarrowSums;
 
-/// Where sums are kept, by the parameter `sums`.
+/// The accumulator type, by the parameter `sums`.
 pub(in crate::check::lessons) const KEPT: &[&str] = &["f32", "16 bits"];
 
 static INFO: OpInfo = OpInfo {
@@ -32,7 +32,7 @@ fn is_narrow(params: &Params) -> Result<bool> {
     Ok(params.choice("sums")? == KEPT[1])
 }
 
-/// One sum kept as a type of `dtype` would, where it is narrow.
+/// A sum accumulated in `dtype`, if that is a narrow type.
 pub(in crate::check::lessons) fn sum(values: impl IntoIterator<Item = f32>, kept: DType) -> f32 {
     values.into_iter().fold(0.0, |sum, value| match kept {
         DType::F16 => f16::from_f32(sum + value).to_f32(),

@@ -1,4 +1,4 @@
-//! A copy by many threads with a load each, or by few with several.
+//! A copy by many threads with one load each, or by few threads with several.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::lessons::packs_in_flight::{self as gk, PacksInFlight};
@@ -12,7 +12,7 @@ use crate::runtime::stream::Stream;
 /// y = x.
 pub(super) struct Copies;
 
-/// A variant whose blocks hold that much shared memory, and whose threads load as many packs before they store one.
+/// A variant whose blocks hold this much shared memory, and whose threads load this many packs before they store one.
 macro_rules! holding {
     ($kib:literal, $packs:literal, $name:literal) => {
         Variant {
@@ -50,7 +50,7 @@ fn launch<K>(stream: &Stream, args: &mut Arguments<'_>) -> Result<()>
 where
     K: Kernel<Args = (DevicePtr<f32>, DevicePtrMut<f32>, u64)>,
 {
-    // SAFETY: the kernels of this file access the rows that they are told of.
+    // SAFETY: the kernels of this file access only the rows that they are given.
     unsafe { rows::launch::<K>(&INFO, stream, args, gk::PER_BLOCK) }
 }
 

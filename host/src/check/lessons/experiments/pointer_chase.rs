@@ -7,10 +7,10 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// y = the element of x at the place where so many hops end; in registers, the first one.
+/// y = the element of x at the place where this number of hops ends; with places in registers, the first one.
 pub(super) struct PointerChase;
 
-/// Where the ring lies.
+/// Where the ring is stored.
 pub(in crate::check::lessons) const PLACES: &[&str; 3] = &["global", "shared", "registers"];
 
 static INFO: OpInfo = OpInfo {
@@ -37,7 +37,7 @@ fn steps(params: &Params) -> Result<u32> {
     fits.ok_or_else(|| INFO.param_error("steps", steps, "0 to 2³¹ − 1"))
 }
 
-/// Places from one to the next: about 0.618 of the ring, and odd, so that a ring of 2ⁱ places is gone around whole.
+/// The distance from one place to the next: about 0.618 of the ring, and odd, so that the hops visit every place of a ring of 2ⁱ.
 fn hop(n: usize) -> usize {
     ((n * 79 / 128) | 1) % n.max(1)
 }

@@ -9,10 +9,10 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// y = x with its rows in reverse, 128 at a time.
+/// y = x with its rows in reverse order, 128 at a time.
 pub(super) struct ReverseBlocks;
 
-/// A variant whose blocks hold that much shared memory.
+/// A variant whose blocks hold this much shared memory.
 macro_rules! holding {
     ($kib:literal, $name:literal) => {
         Variant {
@@ -43,7 +43,7 @@ fn launch<K>(stream: &Stream, args: &mut Arguments<'_>) -> Result<()>
 where
     K: Kernel<Args = (DevicePtr<f32>, DevicePtrMut<f32>, u64)>,
 {
-    // SAFETY: the kernels of this file access the rows that they are told of.
+    // SAFETY: the kernels of this file access only the rows that they are given.
     unsafe { rows::launch::<K>(&INFO, stream, args, gk::BLOCK) }
 }
 

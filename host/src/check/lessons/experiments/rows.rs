@@ -1,5 +1,5 @@
-//! What the experiments share that move rows of 16 bytes from one tensor to another, in blocks of as much shared memory as their kernels' types
-//! say.
+//! Shared by the experiments that move rows of 16 bytes from one tensor to another, in blocks whose shared memory is set by the
+//! types of their kernels.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 use gpu_kernels::lessons::reverse_blocks::ROW;
@@ -11,7 +11,7 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 
-/// Whether a block has room on the device.
+/// Whether a block fits on the device.
 pub(super) fn fits<K: Kernel>(device: &DeviceInfo) -> bool {
     K::SHARED_BYTES <= device.shared_bytes_per_block as usize
 }
@@ -19,7 +19,7 @@ pub(super) fn fits<K: Kernel>(device: &DeviceInfo) -> bool {
 /// Launches a kernel, each of whose blocks moves `per_block` rows of x to y.
 ///
 /// # Safety
-/// It accesses as many rows of both as its last argument says, and no others.
+/// The kernel must access at most as many rows of both tensors as its last argument states.
 pub(super) unsafe fn launch<K>(info: &OpInfo, stream: &Stream, args: &mut Arguments<'_>, per_block: u32) -> Result<()>
 where
     K: Kernel<Args = (DevicePtr<f32>, DevicePtrMut<f32>, u64)>,

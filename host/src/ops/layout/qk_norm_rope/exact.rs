@@ -1,4 +1,4 @@
-//! What both directions are checked on and against.
+//! The cases and the reference of forward and backward.
 
 use super::super::rope::{MORE, RopePairs, Rotation, Turns, require_half};
 use super::QkNorm;
@@ -7,7 +7,7 @@ use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 
-/// Sizes of a case: tokens, heads of queries and of keys, pairs that turn, and elements of a head.
+/// Sizes of a case: tokens, heads of queries and of keys, pairs that are rotated, and elements of a head.
 pub(in crate::ops::layout) fn sizes(case: &Case) -> Result<[usize; 5]> {
     case.dims(["tokens", "heads", "kv_heads", "half", "d"])
 }
@@ -59,7 +59,7 @@ pub(in crate::ops::layout) fn cases(info: &'static OpInfo, q_out: &'static str, 
     cases
 }
 
-/// What both directions read.
+/// The inputs of forward and backward.
 pub(in crate::ops::layout) fn inputs(case: &Case) -> Result<Vec<InputSpec>> {
     let [tokens, heads, kv_heads, half, d] = sizes(case)?;
     let table = [tokens + MORE, half];
@@ -78,7 +78,7 @@ pub(in crate::ops::layout) fn inputs(case: &Case) -> Result<Vec<InputSpec>> {
     ])
 }
 
-/// An error unless what both directions read fits together.
+/// Checks that the inputs of forward and backward match each other.
 pub(in crate::ops::layout) fn require(info: &OpInfo, inputs: &Metas<'_>, params: &Params) -> Result<()> {
     let (q, cos) = (inputs.get("q")?, inputs.get("cos")?);
     let [tokens, _, d] = q.dims()?;
@@ -93,7 +93,7 @@ pub(in crate::ops::layout) fn require(info: &OpInfo, inputs: &Metas<'_>, params:
     params.f32("eps").map(|_| ())
 }
 
-/// The weights, and how heads are turned.
+/// The weights and the rotation.
 pub(in crate::ops::layout) fn options<'a, T: Float>(
     args: &Arguments<'a>,
     params: &Params,
@@ -132,7 +132,7 @@ impl<'a> Side<'a> {
         1.0 / (x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64 + self.eps).sqrt()
     }
 
-    /// A head, normalised and turned.
+    /// A head, normalised and rotated.
     pub(in crate::ops::layout) fn forward(&self, row: usize) -> Vec<f64> {
         let x = reference::row(self.x, row);
         let scale = self.scale(&x);

@@ -16,23 +16,24 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// What the heads of queries and keys are normalised by.
+/// The normalisation of the heads of queries and keys.
 #[derive(Clone, Copy, Debug)]
 pub struct QkNorm<'a, T> {
     /// The weight of the queries' heads, `[d]`.
     pub q_weight: View<'a, T>,
     /// The weight of the keys' heads, `[d]`.
     pub k_weight: View<'a, T>,
-    /// What is added to the mean square.
+    /// The number that is added to the mean square.
     pub eps: f32,
 }
 
-/// [`rms_norm`](fn@crate::ops::rms_norm) of every head of `q`, `[tokens, heads, d]`, and of `k`, `[tokens, kv_heads, d]`, and then
-/// [`rope`](fn@crate::ops::rope) of both, in one launch: `(q, k)`.
+/// Applies [`rms_norm`](fn@crate::ops::rms_norm) to every head of `q`, `[tokens, heads, d]`, and of `k`,
+/// `[tokens, kv_heads, d]`, then [`rope`](fn@crate::ops::rope) to both, in one launch; returns `(q, k)`.
 ///
-/// The last dimensions of `q` and `k` are contiguous, tokens and heads may lie anywhere apart: they may be parts of one projection. Weights are
-/// contiguous. A token whose position is negative or beyond the tables gets zeros. f32 arithmetic, rounded once: what is normalised
-/// is not rounded before it is turned. The results are new dense tensors; the work is queued on `stream`.
+/// The last dimensions of `q` and `k` are contiguous; tokens and heads may have any strides, so they may be parts of one
+/// projection. Weights are contiguous. A token whose position is negative or beyond the tables gets zeros. Arithmetic is in f32
+/// and rounded once: normalised values are not rounded before they are rotated. The results are new dense tensors; the work is
+/// queued on `stream`.
 ///
 /// Henry et al., "Query-Key Normalization for Transformers" (arXiv:2010.04245); Su et al., "RoFormer: Enhanced Transformer with Rotary
 /// Position Embedding" (arXiv:2104.09864).
@@ -101,7 +102,7 @@ pub fn qk_norm_rope_into<'a, T: Float>(
     forward(stream, Some([q.into(), k.into()]), norm, rotation, [q_out.into(), k_out.into()])
 }
 
-/// [`qk_norm_rope`] of `q`, `[tokens, heads, d]`, and `k`, `[tokens, kv_heads, d]`, in their places.
+/// [`qk_norm_rope`] of `q`, `[tokens, heads, d]`, and `k`, `[tokens, kv_heads, d]`, in place.
 ///
 /// # Errors
 /// Same as [`qk_norm_rope`].
@@ -115,14 +116,15 @@ pub fn qk_norm_rope_in_place<'a, T: Float>(
     forward(stream, None, norm, rotation, [q.into(), k.into()])
 }
 
-/// Blocks of a multiprocessor of which each has 32 KiB under way, two turns of four packs a thread: as many as bring what memory sends in a
-/// microsecond, of the two that shared memory holds. An H100 needs one, and loses 3% by a second one; an H200 needs both.
+/// The number of blocks per multiprocessor, each with 32 KiB in flight, two turns of four packs per thread: as many as cover
+/// what memory delivers in a microsecond, of the two that fit in shared memory. An H100 needs one and loses 3% with a second
+/// one; an H200 needs both.
 fn blocks_at_once(info: &DeviceInfo) -> u32 {
     let of_multiprocessor = info.peak_bandwidth().map(|rate| rate * 1e-6 / f64::from(info.multiprocessors));
     if of_multiprocessor.is_some_and(|bytes| bytes <= f64::from(32 << 10)) { 1 } else { 2 }
 }
 
-/// Turns `inputs`, or the outputs themselves without any.
+/// Processes `inputs` or, if there are none, the outputs in place.
 fn forward<T: Float>(
     stream: &Stream,
     inputs: Option<[View<'_, T>; 2]>,
@@ -153,7 +155,7 @@ fn forward<T: Float>(
     q_out.require_inner_contiguous(op, "q_out")?;
     k_out.require_inner_contiguous(op, "k_out")?;
     let mut plan = heads.plan(q_out.rows_aligned(16) && k_out.rows_aligned(16), gpu_kernels::lanes::<T>());
-    // Of elements as many blocks as there are threads for.
+    // Element by element, as many blocks as there are threads for.
     let (per_visit, at_once) = if plan.packed { (2, blocks_at_once(stream.device().info())) } else { (1, 8) };
     let most = stream.device().info().multiprocessors * at_once;
     let blocks = heads.blocks(&mut plan, gk::BLOCK, per_visit, most)?;
@@ -192,12 +194,12 @@ fn forward<T: Float>(
     }
 }
 
-/// The last two strides before the elements'.
+/// The last two strides before that of the elements.
 pub(super) fn of_heads(strides: &[usize]) -> [u64; 2] {
     [strides[0] as u64, strides[1] as u64]
 }
 
-/// Queries and keys that have been looked at.
+/// Checked queries and keys.
 #[derive(Clone, Copy)]
 pub(super) struct Heads {
     info: &'static OpInfo,
@@ -211,7 +213,7 @@ pub(super) struct Heads {
     aligned: bool,
 }
 
-/// How they are spread over threads.
+/// How the heads are distributed over threads.
 pub(super) struct Plan {
     pub(super) sizes: gk::Sizes,
     pub(super) width: u32,
@@ -219,7 +221,7 @@ pub(super) struct Plan {
 }
 
 impl Heads {
-    /// An error unless everything that is read fits together.
+    /// Checks that all inputs match each other.
     pub(super) fn of<T: Float>(
         info: &'static OpInfo,
         [q, k]: [View<'_, T>; 2],
@@ -252,7 +254,7 @@ impl Heads {
         })
     }
 
-    /// Heads of all tokens; none where there are no elements.
+    /// The number of heads of all tokens; 0 if there are no elements.
     pub(super) fn rows(&self) -> Result<usize> {
         let Self { tokens, heads: [q, k], d, half, table_rows, .. } = *self;
         if d == 0 {
@@ -266,7 +268,8 @@ impl Heads {
         Ok(rows)
     }
 
-    /// How many blocks of `threads` visit all heads, so many of a token at a time: at most `most`, and either side has its share of them.
+    /// Sets how many blocks of `threads` visit all heads, `per_visit` of a token at a time: at most `most`, divided among
+    /// queries and keys in proportion.
     pub(super) fn blocks(&self, plan: &mut Plan, threads: u32, per_visit: usize, most: u32) -> Result<u32> {
         if self.rows()? == 0 {
             return Ok(0);
@@ -279,7 +282,7 @@ impl Heads {
         Ok(blocks as u32)
     }
 
-    /// For packs of so many elements, if what is written is `aligned` for them as well.
+    /// The plan for packs of `lanes` elements, if the outputs are `aligned` for them as well.
     pub(super) fn plan(&self, aligned: bool, lanes: usize) -> Plan {
         let Self { tokens, heads: [q, k], d, half, table_rows, interleaved, .. } = *self;
         let items = (d - half) / lanes;

@@ -1,10 +1,10 @@
-//! What both directions are checked against.
+//! The reference of forward and backward.
 
 use crate::ops::model::*;
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 
-/// How heads are turned, in f64.
+/// The rotation of heads, in f64.
 pub(in crate::ops::layout) struct Turns<'a> {
     cos: &'a HostTensor,
     sin: &'a HostTensor,
@@ -19,7 +19,7 @@ impl<'a> Turns<'a> {
         Ok(Self { cos, sin, positions, interleaved })
     }
 
-    /// A head of a token, turned by `direction`.
+    /// A head of a token, rotated forwards or backwards as `direction` says.
     pub(in crate::ops::layout) fn turn(&self, mut values: Vec<f64>, token: usize, direction: f64) -> Vec<f64> {
         let (position, [max_position, half]) = (self.positions[token], [self.cos.shape()[0], self.cos.shape()[1]]);
         if position < 0.0 || position >= max_position as f64 {

@@ -16,7 +16,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// Which elements of a head turn together.
+/// Which elements of a head are rotated as a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopePairs {
     /// Element j with element j + half: GPT-NeoX, Llama.
@@ -25,7 +25,7 @@ pub enum RopePairs {
     Neighbours,
 }
 
-/// What every token turns by.
+/// The rotation of every token.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation<'a> {
     /// Cosines, `[max_position, half]`, as [`rope_table`](fn@crate::ops::rope_table) makes them.
@@ -34,12 +34,13 @@ pub struct Rotation<'a> {
     pub sin: View<'a, f32>,
     /// The tokens' positions, `[tokens]`.
     pub positions: View<'a, i32>,
-    /// Which elements turn together.
+    /// Which elements are rotated as a pair.
     pub pairs: RopePairs,
 }
 
 impl Rotation<'_> {
-    /// Positions and pairs of the tables, or an error unless they, and the positions, fit so many tokens and heads of `d` elements.
+    /// Returns the positions and pairs of the tables. Fails unless the tables and the positions match this number of tokens and
+    /// heads of `d` elements.
     pub(super) fn require(&self, info: &OpInfo, tokens: usize, d: usize) -> Result<[usize; 2]> {
         let Self { cos, sin, positions, .. } = self;
         let [table_rows, half]: [usize; 2] = cos.dims(info.name, "cos")?;
@@ -53,7 +54,7 @@ impl Rotation<'_> {
     }
 }
 
-/// An error unless tables of that shape turn no more of a head than it has.
+/// Fails if tables of that shape rotate more elements than a head has.
 pub(super) fn require_half(info: &OpInfo, cos: &[usize], half: usize, d: usize) -> Result<()> {
     if half > d / 2 {
         return Err(info.shape_error("cos", cos, format!("[max_position, half] with half at most {}", d / 2)));
@@ -61,12 +62,12 @@ pub(super) fn require_half(info: &OpInfo, cos: &[usize], half: usize, d: usize) 
     Ok(())
 }
 
-/// Rotary position embedding: the first 2·half elements of every head of `x`, `[tokens, heads, d]`, in pairs, each turned by its angle at
-/// the token's position.
+/// Rotary position embedding: the first 2·half elements of every head of `x`, `[tokens, heads, d]`, are rotated in pairs, each by its
+/// angle at the token's position.
 ///
-/// What lies beyond them stays as it is. The last dimension of `x` is contiguous, tokens and heads may lie anywhere apart: queries and
-/// keys may be parts of one projection. A token whose position is negative or beyond the tables gets zeros. f32 arithmetic, rounded
-/// once. The result is a new dense tensor; the work is queued on `stream`.
+/// The remaining elements are copied unchanged. The last dimension of `x` is contiguous; tokens and heads may have any strides, so
+/// queries and keys may be parts of one projection. A token whose position is negative or beyond the tables gets zeros. Arithmetic is
+/// in f32 and rounded once. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding" (arXiv:2104.09864).
 ///
@@ -114,7 +115,7 @@ pub fn rope_into<'a, T: Float>(
     turn(&FORWARD, stream, Some(x.into()), rotation, y.into())
 }
 
-/// [`rope`] of `x`, `[tokens, heads, d]`, in its place.
+/// [`rope`] of `x`, `[tokens, heads, d]`, in place.
 ///
 /// # Errors
 /// Same as [`rope`].
@@ -126,7 +127,7 @@ pub fn rope_in_place<'a, T: Float>(
     turn(&FORWARD, stream, None, rotation, x.into())
 }
 
-/// The gradient of [`rope`]: `dy`, `[tokens, heads, d]`, turned back.
+/// The gradient of [`rope`]: `dy`, `[tokens, heads, d]`, rotated back.
 ///
 /// # Errors
 /// Same as [`rope`].
@@ -154,7 +155,7 @@ pub fn rope_backward_into<'a, T: Float>(
     turn(&BACKWARD, stream, Some(dy.into()), rotation, dx.into())
 }
 
-/// Turns `x`, or `y` itself without one, forth or back as the operator with these facts does.
+/// Rotates `x` or, without one, `y` in place, forwards or backwards as the operator with this description does.
 fn turn<T: Float>(
     info: &'static OpInfo,
     stream: &Stream,
@@ -167,7 +168,7 @@ fn turn<T: Float>(
     let output = if x.is_some() { output } else { input };
     stream.require_devices(info.name, &[(input, &x), (output, &y), ("cos", &cos), ("sin", &sin)])?;
     positions.require_device(info.name, "positions", stream)?;
-    // What the caller has passed in any case comes first: the result may have its shape from it.
+    // The tensor that the caller passed comes first: the shape of the result may be derived from it.
     let dims = x.map_or_else(|| y.dims(info.name, output), |x| x.dims(info.name, input));
     let [tokens, heads, d]: [usize; 3] = dims?;
     x.map_or(Ok(()), |x| x.require_inner_contiguous(info.name, input))?;
@@ -237,12 +238,12 @@ fn turn<T: Float>(
     }
 }
 
-/// Names of the tensor that is turned, before and after.
+/// Names of the input and the output.
 fn names(info: &'static OpInfo) -> (&'static str, &'static str) {
     (info.args[0].name, info.args[4].name)
 }
 
-/// The facts of an operator that turns: forth or back.
+/// The description of an operator that rotates forwards or backwards.
 const fn facts([name, bench_name, summary, math]: [&'static str; 4], args: &'static [ArgInfo]) -> OpInfo {
     OpInfo {
         name,
@@ -301,13 +302,13 @@ pub static ROPE_BACKWARD: Turn = Turn {
     gradient: Some(Gradient { forward: &ROPE, of_outputs: &[("dy", "y")], of_inputs: &[("dx", "x")] }),
 };
 
-/// Sizes of a case: tokens, heads, pairs that turn, and elements of a head, which are twice as many or more.
+/// Sizes of a case: tokens, heads, pairs that are rotated, and elements of a head, which are at least twice as many.
 fn sizes(case: &Case) -> Result<[usize; 4]> {
     let [tokens, heads, half, d] = case.dims(["tokens", "heads", "half", "d"])?;
     Ok([tokens, heads, half, d.max(2 * half)])
 }
 
-/// Positions that the tables of a case have beyond its tokens.
+/// The number of positions in the tables of a case beyond its tokens.
 pub(super) const MORE: usize = 5;
 
 impl Operator for Turn {
@@ -347,7 +348,7 @@ impl Operator for Turn {
                 Case::empty(self.info, dtype, dims(0, 2, 8, 16)),
                 Case::empty(self.info, dtype, dims(2, 0, 8, 16)),
                 Case::boundary(self.info, dtype, dims(40, 2, 8, 24)).values("positions", Values::Hostile { bound: 45 }),
-                // More packs a token than a block has threads.
+                // More packs per token than a block has threads.
                 Case::boundary(self.info, dtype, dims(2, 33, 8 * lanes, 16 * lanes)),
                 Case::boundary(self.info, dtype, dims(3, 4, lanes, 2 * lanes))
                     .arrange("cos", Arrangement::DENSE.offset(1)),

@@ -13,7 +13,7 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// Where losses go.
+/// Where to write the losses.
 pub(in crate::ops::loss) struct Results<'a> {
     pub(in crate::ops::loss) per_row: ViewMut<'a, f32>,
     pub(in crate::ops::loss) lse: ViewMut<'a, f32>,
@@ -21,7 +21,7 @@ pub(in crate::ops::loss) struct Results<'a> {
     pub(in crate::ops::loss) bad: Option<ViewMut<'a, u32>>,
 }
 
-/// A call whose arguments fit together.
+/// A call with checked arguments.
 pub(in crate::ops::loss) struct Call<'a, 'o, T> {
     info: &'static OpInfo,
     logits: Logits<'a, T>,
@@ -34,7 +34,7 @@ pub(in crate::ops::loss) struct Call<'a, 'o, T> {
     terms: Terms,
 }
 
-/// What a row kernel reads and writes beside the logits.
+/// The tensors that a row kernel reads and writes beside the logits.
 struct Beside {
     dloss: DevicePtr<f32>,
     share: DevicePtr<f32>,
@@ -70,7 +70,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         })
     }
 
-    /// The losses, and the derivative of their sum or mean, into `gradient` or in place of logits that are replaced.
+    /// Computes the losses, and writes the derivative of their sum or mean to `gradient` or in place of the logits.
     pub(super) fn launch(mut self, stream: &Stream, out: Results<'_>, gradient: Option<ViewMut<'_, T>>) -> Result<()> {
         let Results { mut per_row, mut lse, total, bad } = out;
         let (name, outer) = (self.info.name, self.targets.shape());
@@ -99,7 +99,8 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         batch.total(stream, &share, per_row.as_view(), total)
     }
 
-    /// The losses of rows that are a part of a batch; if the logits are to be replaced, with the derivatives of those losses, times `dloss`.
+    /// Computes the losses of rows that are a part of a batch; if the logits are to be replaced, writes the derivatives of
+    /// those losses, times `dloss`.
     pub(in crate::ops::loss) fn launch_part(
         mut self,
         stream: &Stream,
@@ -117,7 +118,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         self.launch_rows(stream, x, gradient, beside)
     }
 
-    /// The derivative of the rows' losses, times `dloss`.
+    /// Computes the derivative of the rows' losses, times `dloss`.
     pub(super) fn launch_backward(
         mut self,
         stream: &Stream,
@@ -150,7 +151,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         (gradient, g_stride): Rewritten<T>,
         Beside { dloss, share, losses, lse }: Beside,
     ) -> Result<()> {
-        // Rows that are used once need no cluster to hold them.
+        // Rows that are read once need no cluster to hold them.
         let plan = match gradient.addr() == 0 {
             true => self.rows.plan::<T>(self.info),
             false => self.rows.plan_clustered::<T>(self.info, stream.device()),

@@ -17,10 +17,10 @@ pub(in crate::ops::loss) struct Exact<'a> {
 
 /// A row that counts.
 struct Row {
-    /// The logits as they are used, and their derivatives by what they were.
+    /// The logits after the soft cap, and their derivatives with respect to the logits before it.
     x: Vec<f64>,
     slopes: Vec<f64>,
-    /// The greatest, or 0 if nothing is greater than −∞, and Σ e^(x − max): of huge logits their sum says nothing.
+    /// The maximum, or 0 if all are −∞, and Σ e^(x − max), kept apart because a huge maximum would absorb the logarithm of the sum.
     max: f64,
     sum: f64,
     target: usize,
@@ -98,7 +98,7 @@ impl<'a> Exact<'a> {
         loss
     }
 
-    /// Of a row's logits; 0 if it does not count.
+    /// The logsumexp of a row's logits; 0 if the row does not count.
     pub(in crate::ops::loss) fn lse(&self, row: usize) -> f64 {
         self.row(row).map_or(0.0, |row| row.lse())
     }
@@ -113,7 +113,7 @@ impl<'a> Exact<'a> {
         let Some(row) = self.row(row) else { return vec![0.0; self.weights.len()] };
         let spread = self.smoothing / row.x.len() as f64;
         let on_target = (1.0 - self.smoothing) * self.weights[row.target];
-        // Without smoothing a weight is its own rows' matter, whatever it is.
+        // Without smoothing, a class weight affects only the rows of that class, whatever it is.
         let spread_of = |class: usize| if spread > 0.0 { spread * self.weights[class] } else { 0.0 };
         let of_p = on_target + (0..row.x.len()).map(spread_of).sum::<f64>() + 2.0 * self.z * row.lse();
         let of = |class: usize| {
@@ -123,7 +123,7 @@ impl<'a> Exact<'a> {
         (0..row.x.len()).map(of).collect()
     }
 
-    /// What the rows' losses are multiplied by.
+    /// The factor of the rows' losses.
     pub(in crate::ops::loss) fn share(&self) -> f64 {
         if !self.is_mean {
             return 1.0;

@@ -1,4 +1,4 @@
-//! Cross-entropy of logits against the numbers of the right classes.
+//! Cross-entropy of logits with target classes.
 
 mod call;
 mod exact;
@@ -23,12 +23,12 @@ use crate::runtime::view::{View, ViewMut};
 
 /// The cross-entropy of `logits` against `targets`: ln Σ e^x − x\[target\] for every row, and the mean over the rows.
 ///
-/// `logits` is `[rows, classes]`, or any other shape of two dimensions or more whose last is the classes; the elements of a row are
-/// adjacent, and rows may be padded. `targets`, contiguous, has the other dimensions and says which class is right. What else the loss
-/// consists of is a [`CrossEntropy`]. The work is queued on `stream`; whether all targets were classes is known once it is done:
-/// [`Losses::value`] says so, and a row whose target is none has the loss NaN.
+/// `logits` is `[rows, classes]`, or has more dimensions, the last of which is the classes; the elements of a row are
+/// contiguous, and rows may be padded. `targets`, contiguous, has the other dimensions and holds the index of the correct
+/// class. [`CrossEntropy`] holds the options of the loss. The work is queued on `stream`; invalid targets are known only after
+/// it is done: [`Losses::value`] reports them, and the loss of a row whose target is not a class is NaN.
 ///
-/// Logits are read once where their rows' packs of 16 bytes are aligned, up to 4096 packs a row, on GPUs with clusters 32,768.
+/// Logits are read once if the rows' packs of 16 bytes are aligned, up to 4096 packs per row, or 32,768 on GPUs with clusters.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `logits` has fewer than two dimensions or no classes, or `targets` or the class weights do not
@@ -61,7 +61,7 @@ pub fn cross_entropy<'a, T: Float>(
     })
 }
 
-/// [`cross_entropy`] and its derivative by the logits, of the logits' shape and dense, in the same pass over them.
+/// [`cross_entropy`] with its derivative with respect to the logits, of the logits' shape and dense, in the same pass over them.
 ///
 /// # Errors
 /// Same as [`cross_entropy`].
@@ -112,8 +112,9 @@ pub fn cross_entropy_in_place<'a, T: Float>(
     })
 }
 
-/// The derivative by the logits of Σ dloss · loss, over the rows' losses as [`Losses::per_row`] has them: what automatic
-/// differentiation asks for where the losses themselves are used. `dloss` has the shape of `targets`, contiguous.
+/// The derivative of Σ dloss · loss with respect to the logits, over the losses of the rows as in [`Losses::per_row`]:
+/// the backward for automatic differentiation when the losses themselves are used. `dloss` has the shape of `targets`,
+/// contiguous.
 ///
 /// # Errors
 /// Same as [`cross_entropy`].

@@ -1,4 +1,4 @@
-//! What the loss says of itself.
+//! The loss in the registry.
 
 use cuda_std::launch::Instance;
 use gpu_kernels::ops::loss::cross_entropy::{self as gk, targets as batch};

@@ -1,4 +1,4 @@
-//! What a loss consists of, and what comes of it.
+//! The options of the loss, and its results.
 
 use gpu_kernels::ops::loss::cross_entropy::Terms;
 
@@ -10,7 +10,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::View;
 
-/// What a cross-entropy consists of, and how the rows' losses become one.
+/// Options of a cross-entropy: its terms, and how the rows' losses are reduced.
 ///
 /// ```
 /// # use warpsmith::ops::CrossEntropy;
@@ -28,8 +28,8 @@ pub struct CrossEntropy<'a> {
 }
 
 impl<'a> CrossEntropy<'a> {
-    /// The mean over the rows that count; with class weights, weighted by those of the rows' targets. 0 if no row counts, or their weights sum to
-    /// 0, where PyTorch has NaN.
+    /// The mean over the rows that count; with class weights, weighted by the weights of the rows' targets. 0 if no row counts
+    /// or the weights sum to 0, where PyTorch returns NaN.
     pub fn mean() -> Self {
         Self { is_mean: true, ignored: -100, smoothing: 0.0, z: 0.0, softcap: None, weights: None }
     }
@@ -39,28 +39,28 @@ impl<'a> CrossEntropy<'a> {
         Self { is_mean: false, ..Self::mean() }
     }
 
-    /// The target of rows that do not count; −100 unless it is set.
+    /// Sets the target of rows that do not count; the default is −100.
     pub fn ignore(self, target: i32) -> Self {
         Self { ignored: target, ..self }
     }
 
-    /// Spreads this share of the target's probability, from 0 to 1, evenly over all classes. Each class's part is multiplied by its weight, as in
-    /// PyTorch.
+    /// Spreads this fraction of the target's probability, from 0 to 1, evenly over all classes. The part of each class is
+    /// multiplied by its weight, as in PyTorch.
     pub fn label_smoothing(self, share: f32) -> Self {
         Self { smoothing: share, ..self }
     }
 
-    /// Adds `factor` · L² to every row's loss, L being its logsumexp: it keeps logits from drifting.
+    /// Adds `factor` · L² to every row's loss, where L is its logsumexp: this keeps logits from drifting.
     pub fn z_loss(self, factor: f32) -> Self {
         Self { z: factor, ..self }
     }
 
-    /// Logits x become cap·tanh(x / cap); cap is a normal number above zero.
+    /// Replaces each logit x by cap·tanh(x / cap); cap is a positive normal number.
     pub fn softcap(self, cap: f32) -> Self {
         Self { softcap: Some(cap), ..self }
     }
 
-    /// How much each class weighs, `[classes]`, contiguous.
+    /// Sets the weight of each class, `[classes]`, contiguous.
     pub fn class_weights(self, weights: impl Into<View<'a, f32>>) -> Self {
         Self { weights: Some(weights.into()), ..self }
     }
@@ -69,7 +69,7 @@ impl<'a> CrossEntropy<'a> {
         self.ignored
     }
 
-    /// The kernel's terms, of that many classes, which the weights have to be of as well.
+    /// The kernel's terms for that number of classes, which the weights must match.
     pub(in crate::ops::loss) fn terms(&self, info: &OpInfo, classes: usize) -> Result<Terms> {
         let Self { ignored, smoothing, z, softcap, .. } = *self;
         if let Some(weights) = &self.weights {
@@ -85,7 +85,7 @@ impl<'a> CrossEntropy<'a> {
         })
     }
 
-    /// The batch of rows with such targets.
+    /// The batch of rows with these targets.
     pub(in crate::ops::loss) fn batch<'b>(&self, targets: View<'b, i32>, rows: u32, classes: u32) -> Batch<'b>
     where
         'a: 'b,
@@ -103,8 +103,8 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// The loss of each row, of the targets' shape: 0 where the target is ignored, NaN where it is no class
-    /// or no logit is above −∞.
+    /// The loss of each row, of the targets' shape: 0 where the target is ignored, NaN where it is not a
+    /// class or no logit is above −∞.
     pub fn per_row(&self) -> &Tensor<f32> {
         self.rows.per_row()
     }
@@ -114,12 +114,12 @@ impl Losses {
         &self.lse
     }
 
-    /// Their mean or sum, `[1]`.
+    /// The mean or sum of the losses, `[1]`.
     pub fn total(&self) -> &Tensor<f32> {
         self.rows.total()
     }
 
-    /// Waits for the losses, and says whether every target was a class.
+    /// Waits for the losses and returns an error if a target is not a class.
     ///
     /// ```
     /// # use warpsmith::{Device, Tensor, ops, ops::CrossEntropy};
@@ -140,7 +140,7 @@ impl Losses {
         self.rows.check(stream)
     }
 
-    /// Waits for the losses; their mean or sum.
+    /// Waits for the losses and returns their mean or sum.
     ///
     /// # Errors
     /// Same as [`check`](Self::check).

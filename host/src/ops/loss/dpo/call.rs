@@ -1,4 +1,4 @@
-//! What the loss consists of, what comes of it, checks and launches.
+//! The options of the loss, its results, checks and launches.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::loss::dpo as gk;
@@ -11,7 +11,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// What a preference loss consists of, and how those of pairs become one: their mean.
+/// Options of a preference loss. The losses of pairs are reduced to their mean by default.
 ///
 /// ```
 /// # use warpsmith::ops::Dpo;
@@ -28,27 +28,28 @@ pub struct Dpo<'a> {
 }
 
 impl<'a> Dpo<'a> {
-    /// The loss with that β, above 0, without a reference model.
+    /// The loss with this β, above 0, without a reference model.
     pub fn new(beta: f32) -> Self {
         Self { beta, smoothing: 0.0, is_mean: true, ignored: -100, reference: None }
     }
 
-    /// The chance, from 0 to below 1/2, that a preference is the wrong way round.
+    /// Sets the probability, from 0 to below 1/2, that a preference is the wrong way round.
     pub fn label_smoothing(self, chance: f32) -> Self {
         Self { smoothing: chance, ..self }
     }
 
-    /// The log-probability of each sequence under the reference model, `[2n]`, contiguous: what [`DpoLosses::log_probs`] are of it.
+    /// Sets the log-probability of each sequence under the reference model, `[2n]`, contiguous: the [`DpoLosses::log_probs`] of
+    /// that model.
     pub fn reference(self, log_probs: impl Into<View<'a, f32>>) -> Self {
         Self { reference: Some(log_probs.into()), ..self }
     }
 
-    /// The sum over the pairs, not their mean.
+    /// Reduces the losses of pairs to their sum instead of their mean.
     pub fn sum(self) -> Self {
         Self { is_mean: false, ..self }
     }
 
-    /// Where there are targets, that of tokens that do not count; −100 unless it is set.
+    /// Sets the target of tokens that do not count, if there are targets; the default is −100.
     pub fn ignore(self, target: i32) -> Self {
         Self { ignored: target, ..self }
     }
@@ -71,7 +72,7 @@ impl DpoLosses {
         self.rows.per_row()
     }
 
-    /// The log-probability of each sequence, `[2n]`. Rewards are β times what they are above the reference's.
+    /// The log-probability of each sequence, `[2n]`. A reward is β times its excess over that of the reference.
     pub fn log_probs(&self) -> &Tensor<f32> {
         &self.sums
     }
@@ -81,7 +82,7 @@ impl DpoLosses {
         self.rows.total()
     }
 
-    /// Waits for the losses, and says whether the offsets, and every target where there are targets, were as they should be.
+    /// Waits for the losses and returns an error if the offsets or, if present, the targets are invalid.
     ///
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) names the first that was not.
@@ -89,7 +90,7 @@ impl DpoLosses {
         self.rows.check(stream)
     }
 
-    /// Waits for the losses; their mean or sum.
+    /// Waits for the losses and returns their mean or sum.
     ///
     /// # Errors
     /// Same as [`check`](Self::check).
@@ -102,13 +103,13 @@ impl DpoLosses {
     }
 }
 
-/// Where they go.
+/// Where to write the losses.
 pub(in crate::ops::loss) struct Results<'a> {
     pub(in crate::ops::loss) rows: RowResults<'a>,
     pub(in crate::ops::loss) sums: ViewMut<'a, f32>,
 }
 
-/// How many pairs of sequences so many offsets are of.
+/// The number of pairs of sequences that this number of offsets describes.
 pub(in crate::ops::loss) fn pairs_of(info: &OpInfo, shape: &[usize], offsets: usize, tokens: usize) -> Result<usize> {
     let sequences = sequences::count(info, shape, offsets, tokens)?;
     if !sequences.is_multiple_of(2) {
@@ -117,13 +118,13 @@ pub(in crate::ops::loss) fn pairs_of(info: &OpInfo, shape: &[usize], offsets: us
     Ok(sequences / 2)
 }
 
-/// A call whose arguments fit together.
+/// A call with checked arguments.
 pub(in crate::ops::loss) struct Call<'a> {
     info: &'static OpInfo,
     sequences: Sequences<'a>,
     options: Dpo<'a>,
     pairs: u32,
-    /// Of the tokens, and the classes that they are below, where there are such.
+    /// The targets of the tokens, and the number of classes that bounds them, if present.
     targets: Option<(View<'a, i32>, u32)>,
 }
 

@@ -15,16 +15,19 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::View;
 
-/// The preference loss −ln σ(β·((π_c − π_r) − (ρ_c − ρ_r))) of pairs of answers, their mean, and its derivative by each log-probability.
+/// The preference loss −ln σ(β·((π_c − π_r) − (ρ_c − ρ_r))) of pairs of answers, their mean, and its derivative with respect to
+/// each log-probability.
 ///
-/// `log_probs` has the log-probability of each token of all answers, one sequence after the other, 0 for tokens that do not count: the negated
-/// [`per_row`](super::Losses::per_row) of a [`cross_entropy`](super::cross_entropy()) whose targets are ignored there. `offsets` is where each
-/// sequence starts and the last ends, as in packed attention: 2n + 1 whole numbers that rise from 0 to the number of tokens. The first n
-/// sequences are the chosen answers and the other n the rejected ones, in the same order: the concatenated batch of TRL and Liger. A padded batch
-/// `[2n, length]` of theirs has the offsets 0, length, 2·length, …
+/// `log_probs` holds the log-probability of each token of all answers, one sequence after the other, with 0 for tokens that do
+/// not count: the negated [`per_row`](super::Losses::per_row) of a [`cross_entropy`](super::cross_entropy()) that ignores the
+/// targets of such tokens. `offsets` holds the start of each sequence and the end of the last, as in packed attention: 2n + 1
+/// integers that ascend from 0 to the number of tokens. The first n sequences are the chosen answers and the other n the
+/// rejected ones, in the same order, as in the concatenated batch of TRL and Liger. A padded batch `[2n, length]` of theirs has
+/// the offsets 0, length, 2·length, …
 ///
-/// π is the sum over a sequence, and ρ that of a [reference](Dpo::reference) model. Both are contiguous. The work is queued on `stream`; whether
-/// the offsets are as they should be is known once it is done: [`DpoLosses::value`] says so, and if not, losses are NaN and the gradient 0.
+/// π is the sum over a sequence, and ρ that of a [reference](Dpo::reference) model. Both tensors are contiguous. The work is
+/// queued on `stream`; invalid offsets are known only after it is done: [`DpoLosses::value`] reports them, and the losses are
+/// then NaN and the gradient 0.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit or the number of sequences is odd,

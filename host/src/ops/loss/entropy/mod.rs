@@ -14,11 +14,11 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The entropy −Σ p·ln p of p = softmax(`logits` / `temperature`), for every row.
+/// The entropy −Σ p·ln p of p = softmax(`logits` / `temperature`) for every row.
 ///
-/// `logits` is `[rows, classes]`, or any other shape of two dimensions or more whose last is the classes; the elements of a row are adjacent,
-/// and rows may be padded. The result, in f32, has the other dimensions. −∞ has probability 0 and adds nothing; +∞, NaN or a row of nothing
-/// but −∞ give NaN. The work is queued on `stream`.
+/// `logits` is `[rows, classes]`, or has more dimensions, the last of which is the classes; the elements of a row are
+/// contiguous, and rows may be padded. The result, in f32, has the other dimensions. A logit of −∞ has probability 0 and adds
+/// nothing; +∞, NaN or a row in which all are −∞ gives NaN. The work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `logits` has fewer than two dimensions or no classes,
@@ -59,8 +59,8 @@ pub fn entropy_into<'a, T: Float>(
     call.launch(stream, Some(entropies.into()), None)
 }
 
-/// The derivative by the logits of Σ dentropy · entropy: what a bonus for entropy in an objective asks for. `dentropy` has the outer dimensions
-/// of `logits`, contiguous; the result has their shape and is dense.
+/// The derivative of Σ dentropy · entropy with respect to the logits, as needed for an entropy bonus in an objective.
+/// `dentropy` has the outer dimensions of `logits`, contiguous; the result has the shape of the logits and is dense.
 ///
 /// # Errors
 /// Same as [`entropy`].

@@ -1,4 +1,4 @@
-//! What the operators say of themselves.
+//! The operators in the registry.
 
 use cuda_std::launch::Instance;
 use gpu_kernels::ops::loss::entropy as gk;

@@ -17,17 +17,19 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::View;
 
-/// What each token adds to the clipped objective −min(r·A, clip(r)·A) and its penalty, their sum, and its derivative by each log-probability.
+/// The contribution of each token to the clipped objective −min(r·A, clip(r)·A) with its penalty, their sum, and its derivative
+/// with respect to each log-probability.
 ///
-/// `log_probs` has the log-probability of each token of all answers, one sequence after the other: the negated
-/// [`per_row`](super::Losses::per_row) of a [`cross_entropy`](super::cross_entropy()). `targets` are the tokens themselves, of which those with the
-/// [ignored](Grpo::ignore) number, prompts and padding, do not count; a mask of ones and zeros does as well, with 0 ignored. `advantages` has one
-/// for each sequence, and `offsets` where each starts and the last ends, as in packed attention: whole numbers that rise from 0 to the number of
-/// tokens. A padded batch `[sequences, length]` as of TRL and Liger has the offsets 0, length, 2·length, …
+/// `log_probs` holds the log-probability of each token of all answers, one sequence after the other: the negated
+/// [`per_row`](super::Losses::per_row) of a [`cross_entropy`](super::cross_entropy()). `targets` holds the tokens themselves;
+/// those equal to the [ignored](Grpo::ignore) number, prompts and padding, do not count. A mask of ones and zeros works as
+/// well, with 0 ignored. `advantages` has one number per sequence, and `offsets` holds the start of each sequence and the end
+/// of the last, as in packed attention: integers that ascend from 0 to the number of tokens. A padded batch
+/// `[sequences, length]` as in TRL and Liger has the offsets 0, length, 2·length, …
 ///
-/// All are contiguous. The work is queued on `stream`; whether offsets and targets are as they should be is known once it is done:
-/// [`RowLosses::value`] says so. A token whose target is negative has a loss of NaN and gradient 0, and so do all where the offsets are wrong.
-/// Log-probabilities that are NaN, and ratios beyond f32 with an advantage of 0, make NaN.
+/// All tensors are contiguous. The work is queued on `stream`; invalid offsets and targets are known only after it is done:
+/// [`RowLosses::value`] reports them. A token whose target is negative has a loss of NaN and gradient 0; if the offsets are
+/// invalid, so have all tokens. NaN log-probabilities, and ratios that overflow f32 with an advantage of 0, give NaN.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if anything is not contiguous,

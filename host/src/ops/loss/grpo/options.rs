@@ -1,4 +1,4 @@
-//! What the objective consists of.
+//! The options of the objective.
 
 use gpu_kernels::ops::loss::grpo as gk;
 
@@ -7,18 +7,19 @@ use crate::ops::model::OpInfo;
 use crate::runtime::error::Result;
 use crate::runtime::view::View;
 
-/// How the tokens' losses become one.
+/// How the tokens' losses are reduced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Normalisation {
-    /// The mean over sequences of the means over their tokens that count: GRPO. A sequence without such tokens is one of them, and adds nothing.
+    /// The mean over sequences of the means over their tokens that count: GRPO. A sequence without such tokens counts as a
+    /// sequence and adds 0.
     Sequences,
     /// The mean over all tokens that count: DAPO.
     Tokens,
-    /// The sum over all tokens, divided by this: Dr. GRPO, with sequences × greatest length.
+    /// The sum over all tokens that count, divided by this: Dr. GRPO, with sequences × greatest length.
     Constant(f32),
 }
 
-/// What the objective consists of.
+/// The options of the objective.
 ///
 /// ```
 /// # use warpsmith::ops::{Grpo, Normalisation};
@@ -41,23 +42,23 @@ impl Default for Grpo<'_> {
 }
 
 impl<'a> Grpo<'a> {
-    /// On the tokens of the policy itself, within 0.2 of its probabilities, without a penalty.
+    /// The objective for tokens drawn by the policy itself, with ratios clipped to within 0.2 of 1 and no penalty.
     pub fn new() -> Self {
         Self { clip: [0.2; 2], normalisation: Normalisation::Sequences, ignored: -100, old: None, penalty: None }
     }
 
-    /// How far below, up to 1, and above 1 the ratio counts.
+    /// Sets how far below 1, at most by 1, and above 1 the ratio may go before it is clipped.
     pub fn clip(self, below: f32, above: f32) -> Self {
         Self { clip: [below, above], ..self }
     }
 
-    /// How the tokens' losses become one.
+    /// Sets how the tokens' losses are reduced.
     pub fn normalisation(self, normalisation: Normalisation) -> Self {
         Self { normalisation, ..self }
     }
 
-    /// The log-probabilities under the policy that drew the tokens, `[tokens]`, contiguous. Without them it is the policy itself, whose ratio
-    /// is 1 and moves with it.
+    /// Sets the log-probabilities under the policy that drew the tokens, `[tokens]`, contiguous. By default that is the policy
+    /// itself: the ratio is 1, and its derivative is still taken.
     pub fn old(self, log_probs: impl Into<View<'a, f32>>) -> Self {
         Self { old: Some(log_probs.into()), ..self }
     }
@@ -67,7 +68,7 @@ impl<'a> Grpo<'a> {
         Self { penalty: Some((beta, reference.into())), ..self }
     }
 
-    /// The target of tokens that do not count; −100 unless it is set.
+    /// Sets the target of tokens that do not count; the default is −100.
     pub fn ignore(self, target: i32) -> Self {
         Self { ignored: target, ..self }
     }
@@ -76,7 +77,7 @@ impl<'a> Grpo<'a> {
         self.ignored
     }
 
-    /// The kernel's terms, but for those that calls differ in.
+    /// The kernel's terms, except those that differ between calls.
     pub(super) fn terms(&self, info: &OpInfo, classes: u32) -> Result<gk::Terms> {
         let [below, above] = self.clip;
         in_range(info, "clip_low", below, |below| (0.0..=1.0).contains(&below), "from 0 to 1")?;

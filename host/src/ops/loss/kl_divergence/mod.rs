@@ -1,4 +1,4 @@
-//! Divergence of a student's probabilities from its teacher's, of rows of logits.
+//! Divergence of a student's probabilities from its teacher's, for rows of logits.
 
 mod call;
 mod exact;
@@ -21,14 +21,16 @@ use crate::runtime::view::{View, ViewMut};
 
 /// The divergence of softmax(`student` / T) from softmax(`teacher` / T), for every row of logits, and the mean over the rows.
 ///
-/// Both are `[rows, classes]`, or of any other shape of two dimensions or more whose last is the classes; the elements of a row are adjacent,
-/// and rows may be padded. Which divergence it is, at which temperature T, and which rows count is a [`KlDivergence`]. The work is queued on
+/// Both are `[rows, classes]`, or have more dimensions, the last of which is the classes; the elements of a row are contiguous,
+/// and rows may be padded. [`KlDivergence`] sets the divergence, the temperature T, and which rows count. The work is queued on
 /// `stream`.
 ///
-/// A logit of −∞ has probability 0: it adds nothing to a divergence in which it weighs, and makes one infinite that divides by it, where the other
-/// row's probability is above 2⁻¹²⁶ of its greatest. +∞, NaN or nothing but −∞ in either row make the row's loss and gradient NaN.
+/// A logit of −∞ has probability 0. It adds nothing to a divergence that is weighted by it, and makes a divergence that divides
+/// by it infinite if the other row's probability is above 2⁻¹²⁶ of that row's maximum. +∞, NaN or only −∞ in either row makes
+/// the row's loss and gradient NaN.
 ///
-/// Logits are read once where the packs of 16 bytes of both rows are aligned, up to 4096 packs a row, on GPUs with clusters 32,768.
+/// Logits are read once if the packs of 16 bytes of both rows are aligned, up to 4096 packs per row, or 32,768 on GPUs with
+/// clusters.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `student` has fewer than two dimensions or no classes, or `teacher` or the targets do not
@@ -59,7 +61,8 @@ pub fn kl_divergence<'a, T: Float>(
     compute(&operator::FORWARD, stream, student.into(), teacher.into(), options, None)
 }
 
-/// [`kl_divergence`] and its derivative by the student's logits, of their shape and dense, in the same pass over them.
+/// [`kl_divergence`] with its derivative with respect to the student's logits, of their shape and dense, in the same
+/// pass over them.
 ///
 /// # Errors
 /// Same as [`kl_divergence`].
@@ -103,8 +106,8 @@ pub fn kl_divergence_with_gradient_into<'a, T: Float>(
     compute(&operator::WITH_GRADIENT, stream, student.into(), teacher.into(), options, Some(gradient.into()))
 }
 
-/// The derivative by the student's logits of Σ dloss · loss, over the rows' losses as [`RowLosses::per_row`] has them. `dloss` has the
-/// shape of the rows, contiguous; the result that of `student`, dense.
+/// The derivative of Σ dloss · loss with respect to the student's logits, over the losses of the rows as in
+/// [`RowLosses::per_row`]. `dloss` has the shape of the rows, contiguous; the result has the shape of `student`, dense.
 ///
 /// # Errors
 /// Same as [`kl_divergence`].

@@ -1,4 +1,4 @@
-//! What a divergence consists of.
+//! The options of a divergence.
 
 use gpu_kernels::ops::loss::kl_divergence as gk;
 
@@ -10,16 +10,16 @@ use crate::runtime::view::View;
 /// Which divergence of a student's probabilities q from its teacher's p.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Divergence {
-    /// KL(p‖q) = Σ p·ln(p / q): the student covers all that its teacher does.
+    /// KL(p‖q) = Σ p·ln(p / q): the student covers everything that the teacher does.
     Forward,
-    /// KL(q‖p) = Σ q·ln(q / p): the student keeps to what its teacher does.
+    /// KL(q‖p) = Σ q·ln(q / p): the student stays within what the teacher does.
     Reverse,
-    /// β·KL(p‖m) + (1 − β)·KL(q‖m) with m = β·p + (1 − β)·q, for such a β from 0 to 1. At the ends, where that is 0, it stands for the forward
-    /// and the reverse divergence, as in on-policy distillation.
+    /// β·KL(p‖m) + (1 − β)·KL(q‖m) with m = β·p + (1 − β)·q, for this β from 0 to 1. At the ends, where that would be 0, it
+    /// stands for the forward and the reverse divergence, as in on-policy distillation.
     JensenShannon(f32),
 }
 
-/// What a divergence consists of, and how the rows' losses become one: the mean over the rows that count.
+/// The options of a divergence. The losses of rows that count are reduced to their mean by default.
 ///
 /// ```
 /// # use warpsmith::ops::KlDivergence;
@@ -36,7 +36,7 @@ pub struct KlDivergence<'a> {
 }
 
 impl<'a> KlDivergence<'a> {
-    /// That divergence, of all rows, at temperature 1.
+    /// This divergence of all rows, at temperature 1.
     pub fn new(divergence: Divergence) -> Self {
         Self { divergence, temperature: 1.0, is_mean: true, ignored: -100, targets: None }
     }
@@ -51,34 +51,34 @@ impl<'a> KlDivergence<'a> {
         Self::new(Divergence::Reverse)
     }
 
-    /// The generalised Jensen–Shannon divergence, with that weight of the teacher.
+    /// The generalised Jensen–Shannon divergence, with this weight of the teacher.
     pub fn jensen_shannon(beta: f32) -> Self {
         Self::new(Divergence::JensenShannon(beta))
     }
 
-    /// Divides both rows' logits by it. The gradient is that of this loss: a factor T², which keeps its size in mixtures with other losses, is
-    /// the caller's.
+    /// Divides the logits of both rows by this temperature. The gradient is that of this loss: multiplying by T², which keeps
+    /// its magnitude in mixtures with other losses, is up to the caller.
     pub fn temperature(self, temperature: f32) -> Self {
         Self { temperature, ..self }
     }
 
-    /// The sum over the rows that count, not their mean.
+    /// Reduces the losses of rows that count to their sum instead of their mean.
     pub fn sum(self) -> Self {
         Self { is_mean: false, ..self }
     }
 
-    /// Of the rows only those count whose target, a class as in cross-entropy, is not ignored: `[rows]`, the outer dimensions of the logits,
-    /// contiguous.
+    /// Restricts the loss to rows whose target, a class as in cross-entropy, is not ignored: `[rows]`, the outer dimensions of
+    /// the logits, contiguous.
     pub fn targets(self, targets: impl Into<View<'a, i32>>) -> Self {
         Self { targets: Some(targets.into()), ..self }
     }
 
-    /// The target of rows that do not count; −100 unless it is set.
+    /// Sets the target of rows that do not count; the default is −100.
     pub fn ignore(self, target: i32) -> Self {
         Self { ignored: target, ..self }
     }
 
-    /// The ignored target, where there are targets.
+    /// The ignored target, if there are targets.
     pub(in crate::ops::loss) fn ignored(&self) -> Option<i32> {
         self.targets.map(|_| self.ignored)
     }

@@ -1,4 +1,4 @@
-//! Losses of the logits of a linear layer by chunks of rows: the logits of all rows exist at no time.
+//! Losses of the logits of a linear layer, in chunks of rows: the logits of all rows never exist at the same time.
 
 mod exact;
 mod tokens;
@@ -19,7 +19,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// A loss of a linear layer's logits, and what it may take to compute it.
+/// A loss of a linear layer's logits, with the memory that it may use.
 ///
 /// ```
 /// # use warpsmith::ops::{CrossEntropy, Linear};
@@ -34,18 +34,18 @@ pub struct Linear<L> {
 }
 
 impl<L> Linear<L> {
-    /// That loss, in 1 GiB of memory.
+    /// This loss, with 1 GiB of memory.
     pub fn new(loss: L) -> Self {
         Self { loss, memory: 1 << 30, accumulate: false }
     }
 
-    /// How many bytes of logits may exist at a time: at least a row does. The fewer there are at a time, the more often the weight's gradient is
-    /// added to.
+    /// Sets how many bytes of logits may exist at a time; at least one row always does. With less memory, the weight's gradient
+    /// is accumulated more often.
     pub fn memory(self, bytes: usize) -> Self {
         Self { memory: bytes, ..self }
     }
 
-    /// Adds the weight's gradient to what its tensor holds, for batches in several steps.
+    /// Adds the weight's gradient to the present contents of its tensor, for batches in several steps.
     pub fn accumulate(self, accumulate: bool) -> Self {
         Self { accumulate, ..self }
     }
@@ -54,9 +54,9 @@ impl<L> Linear<L> {
 /// The gradients of a linear layer.
 #[derive(Debug)]
 pub struct LinearGradients<T> {
-    /// By the hidden states, `[rows, d]`.
+    /// The gradient with respect to the hidden states, `[rows, d]`.
     pub hidden: Tensor<T>,
-    /// By the weight, `[classes, d]`, in which it was summed.
+    /// The gradient with respect to the weight, `[classes, d]`, in f32, as it was summed.
     pub weight: Tensor<f32>,
 }
 
@@ -73,13 +73,13 @@ impl<T: Float> LinearGradients<T> {
     }
 }
 
-/// Where gradients go.
+/// Where to write the gradients.
 pub(super) struct Gradients<'a, T> {
     pub(super) hidden: ViewMut<'a, T>,
     pub(super) weight: ViewMut<'a, f32>,
 }
 
-/// Rows of a chunk are a multiple of what the product takes at a time, where there are as many.
+/// The number of rows of a chunk is a multiple of the rows of a product's tile, if there are as many.
 const ROWS: usize = 256;
 
 /// A linear layer's input and weight.
@@ -93,18 +93,18 @@ pub(super) struct Layer<'a, T> {
     pub(super) classes: usize,
 }
 
-/// How a batch is cut, and what becomes of its gradients.
+/// How a batch is split, and how its gradients are written.
 pub(super) struct Chunks<'a> {
-    /// Bytes of the layer's logits at a time.
+    /// The maximum number of bytes of the layer's logits at a time.
     pub(super) memory: usize,
-    /// Whether the weight's gradient is added to what is there.
+    /// Whether the weight's gradient is added to the present contents.
     pub(super) accumulate: bool,
-    /// What the gradients by the logits are multiplied by.
+    /// The factor of the gradients with respect to the logits.
     pub(super) factor: Scalar<'a>,
 }
 
 impl<'a, T: Float + Half> Layer<'a, T> {
-    /// The layer of arguments of those names.
+    /// The layer of the arguments with these names.
     pub(super) fn new(
         info: &'static OpInfo,
         names: [&'static str; 2],
@@ -123,18 +123,18 @@ impl<'a, T: Float + Half> Layer<'a, T> {
         Ok(Self { info, names, hidden, weight, rows, classes })
     }
 
-    /// An error that names the argument unless it is on the stream's device.
+    /// Fails, naming the argument, unless it is on the stream's device.
     pub(super) fn require_device(&self, stream: &Stream) -> Result<()> {
         let [of_hidden, of_weight] = self.names;
         stream.require_devices(self.info.name, &[(of_hidden, &self.hidden), (of_weight, &self.weight)])
     }
 
-    /// From a row of logits to the next: rows at multiples of 16 bytes.
+    /// The row stride of logits, which keeps rows at multiples of 16 bytes.
     fn stride(&self) -> usize {
         self.classes.next_multiple_of(16 / size_of::<T>())
     }
 
-    /// Rows of a chunk: as few chunks as the memory allows, of about the same size.
+    /// The number of rows of a chunk: as few chunks as the memory allows, of about the same size.
     fn chunk(&self, memory: usize) -> usize {
         let most = (memory / (self.stride() * size_of::<T>())).max(1);
         let most = if most < ROWS { most } else { most - most % ROWS };
@@ -159,8 +159,8 @@ impl<'a, T: Float + Half> Layer<'a, T> {
         Ok(logits)
     }
 
-    /// Calls `loss` with the logits of one chunk of rows after the other. If there are gradients to be had, it leaves those by the logits in
-    /// their place.
+    /// Calls `loss` with the logits of one chunk of rows after the other. If gradients are requested, `loss` overwrites the
+    /// logits with the gradients with respect to them.
     pub(super) fn by_chunks(
         &self,
         stream: &Stream,
@@ -187,7 +187,7 @@ impl<'a, T: Float + Half> Layer<'a, T> {
         if let Some(gradients) = &mut gradients
             && self.rows == 0
         {
-            // The weight's is a product all the same, of no rows.
+            // The weight's gradient is still a product, over no rows.
             let g = self.logits(stream, 0..0, &mut buffer)?;
             gemm_to_f32_into(stream, factor, g.as_view().t(), self.hidden, beta, gradients.weight.reborrow())?;
         }

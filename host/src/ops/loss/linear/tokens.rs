@@ -1,4 +1,4 @@
-//! What operators over the logits of a layer have in common when they speak of themselves.
+//! Shared by the registry entries of operators over the logits of a layer.
 
 use crate::ops::model::*;
 use crate::runtime::dtype::DType;

@@ -1,4 +1,4 @@
-//! Cross-entropy of the logits of a linear layer, which are never held all at once.
+//! Cross-entropy of the logits of a linear layer, which never exist all at the same time.
 
 mod call;
 mod operator;
@@ -18,7 +18,7 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// What a linear layer's cross-entropy consists of, and what it may take to compute it.
+/// The options of a linear layer's cross-entropy, with the memory that it may use.
 ///
 /// ```
 /// # use warpsmith::ops::{CrossEntropy, LinearCrossEntropy};
@@ -29,12 +29,12 @@ pub type LinearCrossEntropy<'a> = Linear<CrossEntropy<'a>>;
 
 /// [`cross_entropy`](super::cross_entropy()) of the logits `hidden` · `weight`ᵀ, of which only some rows exist at a time.
 ///
-/// `hidden` is `[rows, d]` and `weight` `[classes, d]`, in f16 or bf16 and any strides; `targets`, `[rows]` and contiguous, says which class is right.
-/// Logits are rounded to that type, as a layer's output is. The work is queued on `stream`; [`Losses::value`] waits for it and says whether all
-/// targets were classes.
+/// `hidden` is `[rows, d]` and `weight` is `[classes, d]`, in f16 or bf16 and with any strides; `targets`, `[rows]` and
+/// contiguous, holds the index of the correct class. Logits are rounded to that type, as a layer's output is. The work is
+/// queued on `stream`; [`Losses::value`] waits for it and returns an error if a target is not a class.
 ///
-/// The [losses of the rows](Losses::per_row), plain ones, are the log-probabilities of the chosen classes, negated; as they are,
-/// [`linear_log_probs`](super::linear_log_probs()) gives them.
+/// Without further terms, the [losses of the rows](Losses::per_row) are the negated log-probabilities of the chosen classes;
+/// [`linear_log_probs`](super::linear_log_probs()) gives these without the sign.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit or there is no class, [`Error::Layout`](crate::Error::Layout) if `targets` is not
@@ -67,8 +67,8 @@ pub fn linear_cross_entropy<'a, T: Float + Half>(
     compute(&operator::FORWARD, stream, hidden.into(), weight.into(), targets.into(), options, None)
 }
 
-/// [`linear_cross_entropy`] and its derivatives by `hidden`, `[rows, d]`, and `weight`, `[classes, d]` in f32,
-/// formed while the logits are there: no product is computed twice.
+/// [`linear_cross_entropy`] with its derivatives with respect to `hidden`, `[rows, d]`, and `weight`,
+/// `[classes, d]` in f32, computed while the logits exist: no product is computed twice.
 ///
 /// # Errors
 /// Same as [`linear_cross_entropy`].
@@ -86,8 +86,8 @@ pub fn linear_cross_entropy_with_gradient<'a, T: Float + Half>(
     Ok((losses, gradients))
 }
 
-/// [`linear_cross_entropy_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the weight's gradient is
-/// added to what is there if the options [say so](LinearCrossEntropy::accumulate).
+/// [`linear_cross_entropy_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the
+/// weight's gradient is added to the present contents if the options [say so](LinearCrossEntropy::accumulate).
 ///
 /// # Errors
 /// Same as [`linear_cross_entropy`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
@@ -105,8 +105,8 @@ pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
     compute(info, stream, hidden.into(), weight.into(), targets.into(), options, Some(gradients))
 }
 
-/// The derivatives of Σ dloss · loss over the rows' losses: what automatic differentiation asks for where they themselves are used, as in
-/// objectives over log-probabilities. The logits are computed again.
+/// The derivatives of Σ dloss · loss over the losses of the rows: the backward for automatic differentiation when the losses
+/// themselves are used, as in objectives over log-probabilities. The logits are recomputed.
 ///
 /// `dloss` is `[rows]` and contiguous.
 ///
@@ -114,7 +114,7 @@ pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
 /// Same as [`linear_cross_entropy`].
 ///
 /// # Example
-/// A policy gradient, of −Σ advantage · log p over the chosen tokens: a row's loss is −log p, so that its `dloss` is the advantage.
+/// A policy gradient, of −Σ advantage · log p over the chosen tokens: a row's loss is −log p, so its `dloss` is the advantage.
 /// ```
 /// # use warpsmith::{Device, Tensor, bf16, ops};
 /// # use warpsmith::ops::{CrossEntropy, LinearCrossEntropy};

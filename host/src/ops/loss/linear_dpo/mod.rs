@@ -1,4 +1,4 @@
-//! Direct preference optimisation of the logits of a linear layer, which are never held all at once.
+//! Direct preference optimisation of the logits of a linear layer, which never exist all at the same time.
 
 mod call;
 mod operator;
@@ -18,12 +18,13 @@ use crate::runtime::view::{View, ViewMut};
 
 /// [`dpo`](super::dpo()) of the log-probabilities of `targets` under the logits `hidden` · `weight`ᵀ, of which only some rows exist at a time.
 ///
-/// `hidden` is `[tokens, d]` and `weight` `[classes, d]`, in f16 or bf16 and any strides; `targets` is the next token at each, or the
-/// [ignored](Dpo::ignore) number where it is a part of the prompt or padding, and `offsets` where each answer starts, the chosen ones first, both
-/// contiguous: see [`dpo`](super::dpo()), of a padded batch too. Without a reference model's, the [log-probabilities](DpoLosses::log_probs) of
-/// this operator over the reference model are what to pass as its [reference](Dpo::reference). The work is queued on `stream`;
-/// [`DpoLosses::value`] waits for it and says whether targets and offsets were as they should be. A pair with a target that is no class has a loss
-/// of NaN and gradient 0, and so do all where the offsets are wrong.
+/// `hidden` is `[tokens, d]` and `weight` is `[classes, d]`, in f16 or bf16 and with any strides. `targets` holds the next
+/// token at each position, or the [ignored](Dpo::ignore) number in the prompt and padding, and `offsets` holds the start of
+/// each answer, the chosen ones first; both are contiguous. See [`dpo`](super::dpo()), also for padded batches. The
+/// [reference](Dpo::reference) to pass is the [log-probabilities](DpoLosses::log_probs) of this operator over the reference
+/// model, called without a reference. The work is queued on `stream`; [`DpoLosses::value`] waits for it and returns an error if
+/// targets or offsets are invalid. A pair with a target that is not a class has a loss of NaN and gradient 0; if the offsets
+/// are invalid, so have all pairs.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if what has to be contiguous is not,
@@ -62,14 +63,14 @@ pub fn linear_dpo<'a, T: Float + Half>(
     compute(&operator::FORWARD, stream, layer, offsets.into(), options, None)
 }
 
-/// [`linear_dpo`] and its derivatives by `hidden`, `[tokens, d]`, and `weight`, `[classes, d]` in f32,
-/// for which the logits are computed twice.
+/// [`linear_dpo`] with its derivatives with respect to `hidden`, `[tokens, d]`, and `weight`,
+/// `[classes, d]` in f32, for which the logits are computed twice.
 ///
 /// # Errors
 /// Same as [`linear_dpo`].
 ///
 /// # Example
-/// A target that is no class takes its pair's gradient, and no other's.
+/// A target that is not a class removes the gradient of its pair, and of no other.
 /// ```
 /// # use warpsmith::{Device, Tensor, f16, ops};
 /// # use warpsmith::ops::{Dpo, Linear};
@@ -104,8 +105,8 @@ pub fn linear_dpo_with_gradient<'a, T: Float + Half>(
     Ok((losses, gradients))
 }
 
-/// [`linear_dpo_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the weight's gradient is added to
-/// what is there if the options [say so](Linear::accumulate).
+/// [`linear_dpo_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the weight's
+/// gradient is added to the present contents if the options [say so](Linear::accumulate).
 ///
 /// # Errors
 /// Same as [`linear_dpo`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.

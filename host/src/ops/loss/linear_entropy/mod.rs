@@ -1,4 +1,4 @@
-//! Entropy of the logits of a linear layer, which are never held all at once.
+//! Entropy of the logits of a linear layer, which never exist all at the same time.
 
 mod call;
 mod operator;
@@ -15,7 +15,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// Of which distribution an entropy is, and what its gradients are multiplied by.
+/// The distribution whose entropy is taken, and the factor of its gradients.
 ///
 /// ```
 /// # use warpsmith::ops::{Entropy, Linear};
@@ -35,18 +35,18 @@ impl Default for Entropy {
 }
 
 impl Entropy {
-    /// That of the softmax of the logits as they are.
+    /// The entropy of the softmax of the unscaled logits.
     pub fn new() -> Self {
         Self { temperature: 1.0, factor: 1.0 }
     }
 
-    /// What the logits are divided by, above zero.
+    /// Sets the divisor of the logits, above zero.
     pub fn temperature(self, temperature: f32) -> Self {
         Self { temperature, ..self }
     }
 
-    /// What the gradients of a layer are multiplied by beside the upstream ones, in f32: the place for what all rows share, as 1 / rows of
-    /// their mean. Upstream gradients as small as that would leave nothing in f16.
+    /// Sets a factor of the layer's gradients beside the upstream gradients, in f32: use it for what all rows share, such as 1
+    /// / rows for their mean. Upstream gradients as small as that would underflow in f16.
     pub fn factor(self, factor: f32) -> Self {
         Self { factor, ..self }
     }
@@ -54,8 +54,9 @@ impl Entropy {
 
 /// [`entropy`](super::entropy()) of the logits `hidden` · `weight`ᵀ, of which only some rows exist at a time.
 ///
-/// `hidden` is `[rows, d]` and `weight` `[classes, d]`, in f16 or bf16 and any strides; the result is `[rows]`, in f32. Logits are rounded to that
-/// type, as a layer's output is; rows with infinite ones or NaN are as [there](super::entropy()). The work is queued on `stream`.
+/// `hidden` is `[rows, d]` and `weight` is `[classes, d]`, in f16 or bf16 and with any strides; the result is `[rows]`, in f32.
+/// Logits are rounded to that type, as a layer's output is; rows with infinities or NaN are treated as in
+/// [`entropy`](super::entropy()). The work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit or there is no class, [`Error::InvalidParam`](crate::Error::InvalidParam) if the
@@ -102,10 +103,11 @@ pub fn linear_entropy_into<'a, T: Float + Half>(
     call.launch(stream, entropies.into(), None)
 }
 
-/// [`linear_entropy`] and the derivatives by `hidden` and `weight` of Σ dentropy · entropy over the rows, formed while the logits are there.
+/// [`linear_entropy`] with the derivatives of Σ dentropy · entropy over the rows with respect to `hidden` and `weight`,
+/// computed while the logits exist.
 ///
-/// `dentropy` is `[rows]` and contiguous: −β for a bonus of β in a loss, 0 for prompts and padding. It is also what automatic differentiation
-/// hands back, whose backward pass this then is.
+/// `dentropy` is `[rows]` and contiguous: −β for a bonus of β in a loss, 0 for prompts and padding. Automatic differentiation
+/// passes its upstream gradient here, which makes this its backward pass.
 ///
 /// # Errors
 /// Same as [`linear_entropy`], and [`Error::Layout`](crate::Error::Layout) if `dentropy` is not contiguous.
@@ -146,9 +148,9 @@ pub fn linear_entropy_with_gradient<'a, T: Float + Half>(
     Ok((entropies, gradients))
 }
 
-/// [`linear_entropy_with_gradient`] into `entropies`, `[rows]` and contiguous, and tensors of the shapes of `hidden` and `weight`, whose rows may
-/// be padded; the weight's gradient is added to what is there if the options [say so](Linear::accumulate), as beside the gradient of an
-/// objective that the entropy is a part of.
+/// [`linear_entropy_with_gradient`] into `entropies`, `[rows]` and contiguous, and tensors of the shapes of `hidden` and
+/// `weight`, whose rows may be padded; the weight's gradient is added to the present contents if the options [say
+/// so](Linear::accumulate), for example to the gradient of an objective that includes the entropy.
 ///
 /// # Errors
 /// Same as [`linear_entropy_with_gradient`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.

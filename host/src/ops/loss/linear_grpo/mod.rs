@@ -1,4 +1,4 @@
-//! Group relative policy optimisation of the logits of a linear layer, which are never held all at once.
+//! Group relative policy optimisation of the logits of a linear layer, which never exist all at the same time.
 
 mod call;
 mod operator;
@@ -19,11 +19,12 @@ use crate::runtime::view::{View, ViewMut};
 
 /// [`grpo`](super::grpo()) of the log-probabilities of `targets` under the logits `hidden` · `weight`ᵀ, of which only some rows exist at a time.
 ///
-/// `hidden` is `[tokens, d]` and `weight` `[classes, d]`, in f16 or bf16 and any strides; `targets` is the next token at each, or the
-/// [ignored](Grpo::ignore) number where it is a part of the prompt or padding. `advantages` has one for each sequence, and `offsets` where each
-/// starts, contiguous as `targets` is: see [`grpo`](super::grpo()), of a padded batch too. The log-probabilities of other policies are the negated
-/// [losses](super::Losses::per_row) of a [`linear_cross_entropy`](super::linear_cross_entropy()). The work is queued on `stream`;
-/// [`RowLosses::value`] waits for it and says whether targets and offsets were as they should be.
+/// `hidden` is `[tokens, d]` and `weight` is `[classes, d]`, in f16 or bf16 and with any strides. `targets` holds the next
+/// token at each position, or the [ignored](Grpo::ignore) number in the prompt and padding. `advantages` has one number per
+/// sequence, and `offsets` holds the start of each; both are contiguous, as is `targets`. See [`grpo`](super::grpo()), also for
+/// padded batches. The log-probabilities of other policies are the negated [losses](super::Losses::per_row) of a
+/// [`linear_cross_entropy`](super::linear_cross_entropy()). The work is queued on `stream`; [`RowLosses::value`] waits for it
+/// and returns an error if targets or offsets are invalid.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if what has to be contiguous is not,
@@ -63,8 +64,8 @@ pub fn linear_grpo<'a, T: Float + Half>(
     compute(&operator::FORWARD, stream, [hidden.into(), weight.into()], answers, options, None)
 }
 
-/// [`linear_grpo`] and its derivatives by `hidden`, `[tokens, d]`, and `weight`, `[classes, d]` in f32,
-/// formed while the logits are there: no product is computed twice.
+/// [`linear_grpo`] with its derivatives with respect to `hidden`, `[tokens, d]`, and `weight`,
+/// `[classes, d]` in f32, computed while the logits exist: no product is computed twice.
 ///
 /// # Errors
 /// Same as [`linear_grpo`].
@@ -84,8 +85,8 @@ pub fn linear_grpo_with_gradient<'a, T: Float + Half>(
     Ok((losses, gradients))
 }
 
-/// [`linear_grpo_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the weight's gradient is added to
-/// what is there if the options [say so](Linear::accumulate).
+/// [`linear_grpo_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the weight's
+/// gradient is added to the present contents if the options [say so](Linear::accumulate).
 ///
 /// # Errors
 /// Same as [`linear_grpo`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.

@@ -1,4 +1,4 @@
-//! Divergence of the logits of a student's linear layer from those of its teacher's, which are never held all at once.
+//! Divergence of the logits of a student's linear layer from those of its teacher's, which never exist all at the same time.
 
 mod call;
 mod operator;
@@ -22,9 +22,9 @@ use crate::runtime::view::{View, ViewMut};
 /// [`kl_divergence`](super::kl_divergence()) of a student's logits `hidden` · `weight`ᵀ from its teacher's `teacher_hidden` · `teacher_weight`ᵀ, of
 /// which only some rows exist at a time.
 ///
-/// `hidden` is `[rows, d]` and `weight` `[classes, d]`, in f16 or bf16 and any strides; the teacher's have the same rows and classes, and a d of
-/// their own. The memory of the options holds the logits of both. Logits are rounded to that type, as a layer's output is. The work is queued
-/// on `stream`.
+/// `hidden` is `[rows, d]` and `weight` is `[classes, d]`, in f16 or bf16 and with any strides; the teacher has the same rows
+/// and classes, and may have another d. The memory of the options holds the logits of both. Logits are rounded to that type, as
+/// a layer's output is. The work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit or there is no class, [`Error::Layout`](crate::Error::Layout) if targets are not
@@ -63,8 +63,8 @@ pub fn linear_kl_divergence<'a, T: Float + Half>(
     compute(&operator::FORWARD, stream, layers, options, None)
 }
 
-/// [`linear_kl_divergence`] and its derivatives by `hidden`, `[rows, d]`, and `weight`, `[classes, d]` in f32,
-/// formed while the logits are there: no product is computed twice.
+/// [`linear_kl_divergence`] with its derivatives with respect to `hidden`, `[rows, d]`, and `weight`,
+/// `[classes, d]` in f32, computed while the logits exist: no product is computed twice.
 ///
 /// # Errors
 /// Same as [`linear_kl_divergence`].
@@ -82,8 +82,8 @@ pub fn linear_kl_divergence_with_gradient<'a, T: Float + Half>(
     Ok((losses, gradients))
 }
 
-/// [`linear_kl_divergence_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the weight's gradient is
-/// added to what is there if the options [say so](Linear::accumulate).
+/// [`linear_kl_divergence_with_gradient`] into tensors of the shapes of `hidden` and `weight`, whose rows may be padded; the
+/// weight's gradient is added to the present contents if the options [say so](Linear::accumulate).
 ///
 /// # Errors
 /// Same as [`linear_kl_divergence`], and [`Error::Layout`](crate::Error::Layout) if the elements of a gradient's row are not adjacent.
@@ -103,7 +103,7 @@ pub fn linear_kl_divergence_with_gradient_into<'a, T: Float + Half>(
     compute(&operator::WITH_GRADIENT, stream, layers, options, Some(gradients))
 }
 
-/// The derivatives by `hidden` and `weight` of Σ dloss · loss over the rows' losses. The logits are computed again.
+/// The derivatives of Σ dloss · loss with respect to `hidden` and `weight`, over the losses of the rows. The logits are recomputed.
 ///
 /// `dloss` is `[rows]` and contiguous.
 ///

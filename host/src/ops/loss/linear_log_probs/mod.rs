@@ -1,4 +1,4 @@
-//! Log-probabilities of chosen tokens under the logits of a linear layer, which are never held all at once.
+//! Log-probabilities of chosen tokens under the logits of a linear layer, which never exist all at the same time.
 
 mod call;
 mod operator;
@@ -29,12 +29,12 @@ impl Default for LogProbs {
 }
 
 impl LogProbs {
-    /// All but those with the target −100.
+    /// All tokens except those with the target −100.
     pub fn new() -> Self {
         Self { ignored: -100 }
     }
 
-    /// The target of tokens that do not count; −100 unless it is set.
+    /// Sets the target of tokens that do not count; the default is −100.
     pub fn ignore(self, target: i32) -> Self {
         Self { ignored: target }
     }
@@ -47,12 +47,12 @@ pub struct TokenLogProbs {
 }
 
 impl TokenLogProbs {
-    /// That of each token, `[tokens]`: 0 where the target is ignored, NaN where it is no class.
+    /// The log-probability of each token, `[tokens]`: 0 where the target is ignored, NaN where it is not a class.
     pub fn per_token(&self) -> &Tensor<f32> {
         self.rows.per_row()
     }
 
-    /// Waits for them, and says whether every target was a class.
+    /// Waits for the log-probabilities and returns an error if a target is not a class.
     ///
     /// # Errors
     /// [`Error::InvalidParam`](crate::Error::InvalidParam) names the first that was none.
@@ -61,15 +61,17 @@ impl TokenLogProbs {
     }
 }
 
-/// The log-probability of each of `targets` under the logits `hidden` · `weight`ᵀ, of which only some rows exist at a time: what
-/// [`Grpo::old`](super::Grpo::old) and [`Grpo::penalty`](super::Grpo::penalty) take of the policy that drew the tokens and of a reference model.
+/// The log-probability of each of `targets` under the logits `hidden` · `weight`ᵀ, of which only some rows exist at a time: the
+/// inputs of [`Grpo::old`](super::Grpo::old) and [`Grpo::penalty`](super::Grpo::penalty), from the policy that drew the tokens
+/// and from a reference model.
 ///
-/// `hidden` is `[tokens, d]` and `weight` `[classes, d]`, in f16 or bf16 and any strides; `targets`, `[tokens]` and contiguous, is the next token
-/// at each. Logits are rounded to that type, as a layer's output is. The work is queued on `stream`; [`TokenLogProbs::check`] waits for it and
-/// says whether all targets were classes.
+/// `hidden` is `[tokens, d]` and `weight` is `[classes, d]`, in f16 or bf16 and with any strides; `targets`, `[tokens]` and
+/// contiguous, holds the next token at each position. Logits are rounded to that type, as a layer's output is. The work is
+/// queued on `stream`; [`TokenLogProbs::check`] waits for it and returns an error if a target is not a class.
 ///
-/// Derivatives by them go through [`linear_cross_entropy_backward`](super::linear_cross_entropy_backward()), whose losses are these, negated;
-/// [`linear_grpo`](super::linear_grpo()) and [`linear_dpo`](super::linear_dpo()) have objectives over them with their gradients.
+/// For derivatives with respect to them, use [`linear_cross_entropy_backward`](super::linear_cross_entropy_backward()), whose
+/// losses are the negated log-probabilities; [`linear_grpo`](super::linear_grpo()) and [`linear_dpo`](super::linear_dpo())
+/// compute objectives over them with their gradients.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit or there is no class, [`Error::Layout`](crate::Error::Layout) if `targets` is not
