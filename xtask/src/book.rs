@@ -1,4 +1,4 @@
-//! `cargo xtask book`: the book as pages, by mdBook.
+//! `cargo xtask book`: renders the book with mdBook.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use crate::cargo;
 use crate::tidy::resolve;
 
-/// Where the book's repository shows its files.
+/// The base URL of the repository's files.
 const REPOSITORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/HEAD");
-/// Where the pages are.
+/// The folder of the rendered pages.
 const PAGES: &str = "target/book";
 
 pub(crate) fn run() -> Result<()> {
@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The program, which is installed here where there is none.
+/// The mdbook program, which is installed if it is missing.
 fn mdbook() -> Result<PathBuf> {
     let tools = cargo::root().join("target/tools");
     let ours = tools.join("bin").join("mdbook");
@@ -38,7 +38,7 @@ fn mdbook() -> Result<PathBuf> {
     Ok(ours)
 }
 
-/// Has links that leave the book lead to the repository, and pictures from there come along.
+/// Redirects links that leave the book to the repository, and copies pictures from there.
 fn settle(pages: &Path, folder: &Path) -> Result<()> {
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     for entry in entries.with_context(|| format!("{} cannot be read", folder.display()))? {
@@ -60,7 +60,7 @@ fn settle(pages: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A page with its links settled, and the pictures that it takes from the repository.
+/// A page with its links redirected, and the pictures that it uses from the repository.
 fn settled(page: &str, text: &str, exists: impl Fn(&str) -> bool) -> (String, Vec<String>) {
     let up = "../".repeat(page.matches('/').count());
     let leaves = format!("{up}../");
@@ -78,7 +78,7 @@ fn settled(page: &str, text: &str, exists: impl Fn(&str) -> bool) -> (String, Ve
             settled += &format!("{up}files/{file}");
             pictures.push(file);
         } else {
-            // mdBook takes every page for one of its own.
+            // mdBook treats every linked page as one of its own.
             let file = resolve(&format!("book/src/{page}"), link);
             let page = file.strip_suffix(".html").map(|stem| format!("{stem}.md"));
             let file = page.filter(|page| !exists(&file) && exists(page)).unwrap_or(file);

@@ -22,7 +22,7 @@ pub(crate) fn command(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Comm
     command
 }
 
-/// Runs a step with its output shown, and says how long it took.
+/// Runs a step with its output shown, and prints how long it took.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
     let start = Instant::now();
     let status = status(what, command)?;
@@ -81,7 +81,8 @@ pub(crate) fn build(what: &str, args: &[&str]) -> Result<Vec<Program>> {
     Ok(built.collect())
 }
 
-/// Builds our own command, and returns how it is started. With the features that the whole workspace gives it: what is built for it, tests use too.
+/// Builds the `warpsmith` command, and returns how to start it. It has the features of the whole workspace, so that tests reuse
+/// the build.
 pub(crate) fn warpsmith(flags: &[&str]) -> Result<Command> {
     let built = build("building warpsmith", &[&["build", "--workspace", "--bin", "warpsmith"], flags].concat())?;
     let program = built.into_iter().find(|program| program.kind == "bin" && program.name == "warpsmith");

@@ -18,12 +18,12 @@ pub(crate) struct Options {
 
 const GPU_CHECK: &str = include_str!("../templates/gpu-check.sh");
 
-/// Tests that stay behind: those that compile something or look at files of the repository, those whose driver is a fake or a simulator, which a GPU does not change, and the one whose
-/// cases `warpsmith verify` runs.
+/// Tests that are not packed: those that compile something or read files of the repository, those whose driver is a fake or a
+/// simulator, which a GPU does not change, and the one whose cases `warpsmith verify` runs.
 const NO_NEED_OF_A_GPU: [&str; 9] =
     ["compile_fail", "correctness", "fake_driver", "lessons", "lines", "models", "mutation", "pages", "simulator"];
 
-/// Every program carries the library. `tar` and `xz` make a quarter of it.
+/// Every program contains the library. `tar` and `xz` compress them to a quarter.
 const MAX_BYTES: u64 = 256 << 20;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -31,13 +31,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if out.exists() && !is_replaceable(&out)? {
         bail!("{} holds something else than a distribution: choose another folder", out.display());
     }
-    // One build for all, so that every dependency is compiled once.
+    // A single build for all, so that every dependency is compiled once.
     let packages = ["-p", "warpsmith", "-p", "warpsmith-tests", "-p", "warpsmith-benches"];
     let targets =
         ["test", "--release", "--no-run", "--lib", "--bins", "--tests", "--benches", "--features", "warpsmith/cli"];
     let programs = cargo::build("building command, tests and benches", &[&targets[..], &packages].concat())?;
 
-    // Packed beside the old folder and then swapped, so that a failure leaves no half of one.
+    // Packed beside the old folder and then swapped, so that a failure leaves no partial folder.
     let parent = out.parent().context("the output has no parent folder")?;
     let staging = tempfile::Builder::new().prefix(".dist-").tempdir_in(parent);
     let staging = staging.with_context(|| format!("cannot write in {}", parent.display()))?;
@@ -53,7 +53,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if copied < 4 {
         bail!("only {copied} programs were built");
     }
-    // Every program finds it beside itself, or above `tests` and `benches`. Those of a target folder elsewhere carry it in themselves.
+    // Every program looks for the kernels beside itself, or above `tests` and `benches`. Programs built in a target folder
+    // elsewhere embed them.
     let kernels = cuda_builder::target_folder(cargo::root()).join(FILE_NAME);
     if kernels.starts_with(cargo::root()) {
         let to = staging.path().join(FILE_NAME);
@@ -77,19 +78,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Whether the folder is empty, or written by this chore before.
+/// Whether the folder is empty, or was written by an earlier run.
 fn is_replaceable(folder: &Path) -> Result<bool> {
     let mut entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     Ok(entries.next().is_none() || folder.join("gpu-check").is_file())
 }
 
-/// Where a program goes; `None` if it stays behind.
+/// The place of a program; `None` if it is not packed.
 fn place(program: &Program) -> Option<String> {
     let name = &program.name;
     match (program.kind.as_str(), program.test) {
         ("bin", false) => Some(name.clone()),
         ("bench", _) => Some(format!("benches/{name}")),
-        // The other packages' libraries are there for their tests and benches.
+        // The libraries of the other packages are built only for their tests and benches.
         ("lib", true) if name == "warpsmith" => Some("tests/unit".to_owned()),
         ("test", _) if !NO_NEED_OF_A_GPU.contains(&name.as_str()) => Some(format!("tests/{name}")),
         _ => None,

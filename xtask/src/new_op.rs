@@ -19,7 +19,7 @@ pub(crate) struct Options {
     family: String,
 }
 
-/// Every family that there is or will be.
+/// Every family, existing or planned.
 const FAMILIES: [&str; 13] = [
     "activation",
     "attention",

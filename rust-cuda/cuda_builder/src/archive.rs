@@ -1,4 +1,4 @@
-//! Reading `ar` archives: rustc's libraries, whose members are bitcode on this target.
+//! Reads `ar` archives: rustc's libraries, whose members are bitcode for this target.
 
 use std::{fs, path::Path};
 

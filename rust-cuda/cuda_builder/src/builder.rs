@@ -22,7 +22,7 @@ use crate::{
     watch::Watch,
 };
 
-/// How to compile: everything that changes the PTX.
+/// Compilation options: everything that changes the PTX.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) fma_contraction: bool,
@@ -55,12 +55,12 @@ pub struct BuildOutput {
     pub archive: PathBuf,
     /// The kernels.
     pub manifest: Manifest,
-    /// rustc's warnings about the device crate and the crates beside it; and which kernels are left out, because they are for an `arch`
-    /// that the build is not for.
+    /// rustc's warnings about the device crate and its path dependencies, and a list of the kernels that are skipped because
+    /// the build does not target their `arch`.
     pub warnings: Vec<String>,
-    /// How many of the kernels had been compiled before.
+    /// How many of the kernels came from the cache.
     pub cached: usize,
-    /// Whether the crate had to be cut again, because rustc had compiled it again.
+    /// Whether the crate had to be split again, because rustc had recompiled it.
     pub cut: bool,
 }
 
@@ -87,8 +87,9 @@ impl CudaBuilder {
         }
     }
 
-    /// Adds an architecture to compile for. Without any, it is [`Arch::Sm80`]. A kernel that does not ask for its architecture
-    /// (`cuda_std::arch`) and has no clusters is compiled for the oldest only: that PTX runs on the later ones as well.
+    /// Adds an architecture to compile for. The default is [`Arch::Sm80`]. A kernel that does not query its architecture
+    /// (`cuda_std::arch`) and has no clusters is compiled for the oldest only, because that PTX runs on the later ones as
+    /// well.
     #[must_use]
     pub fn arch(mut self, arch: Arch) -> Self {
         if !self.arches.contains(&arch) {
@@ -111,7 +112,7 @@ impl CudaBuilder {
         self
     }
 
-    /// Whether `f32` division may be off by 2 ulp (`div.full`). Default: no.
+    /// Whether `f32` division may have an error of 2 ulp (`div.full`). Default: no.
     #[must_use]
     pub fn fast_div(mut self, yes: bool) -> Self {
         self.options.fast_div = yes;
@@ -139,23 +140,24 @@ impl CudaBuilder {
         self
     }
 
-    /// Whether the PTX says which line of Rust each instruction comes from, as `.loc`: the simulator's findings, and profilers, then name
-    /// that line. The instructions are the same, and on the same lines of the text. It takes rustc about three times as long. Default: no.
+    /// Whether the PTX maps each instruction to a line of Rust, as `.loc`: the simulator's findings, and profilers, then name
+    /// that line. The instructions are the same, and on the same lines of the text. rustc takes about three times as long.
+    /// Default: no.
     #[must_use]
     pub fn lines(mut self, yes: bool) -> Self {
         self.options.lines = yes;
         self
     }
 
-    /// Turns on features of the crate, beside its default ones. They are to be those that the host's dependency on it has: a kernel that
-    /// only a feature has is otherwise known to the host, and missing.
+    /// Enables features of the crate, beside its default ones. They should match the features of the host's dependency on it:
+    /// otherwise a kernel behind a feature is known to the host but not compiled.
     #[must_use]
     pub fn features(mut self, features: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.options.features.extend(features.into_iter().map(Into::into));
         self
     }
 
-    /// Compiles these kernels only, by their symbols; of the others rustc sees no entry. Default: all of the crate's.
+    /// Compiles only these kernels, by their symbols; rustc sees no entry of the others. Default: all of the crate's.
     #[must_use]
     pub fn only(mut self, symbols: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.only = Some(symbols.into_iter().map(Into::into).collect());
@@ -170,8 +172,8 @@ impl CudaBuilder {
         self
     }
 
-    /// A folder that gets the PTX as well, a file a kernel, with a manifest. The builder owns the folders it makes there,
-    /// one an architecture. Default: none does.
+    /// A folder to which the PTX is also written, one file per kernel, with a manifest. The builder owns the folders that
+    /// it creates there, one per architecture. Default: none.
     #[must_use]
     pub fn copy_to(mut self, folder: impl Into<PathBuf>) -> Self {
         self.copy_to = Some(folder.into());
@@ -186,7 +188,7 @@ impl CudaBuilder {
         self
     }
 
-    /// Compiles every kernel, for every architecture that it makes a difference to.
+    /// Compiles every kernel, for every architecture for which its code differs.
     ///
     /// In a build script it also tells cargo what to watch, so that the script runs again only when something changed.
     pub fn build(self) -> Result<BuildOutput, Error> {
@@ -202,7 +204,7 @@ impl CudaBuilder {
         }
 
         let target = self.target_folder.clone().unwrap_or_else(|| cargo::target_folder(&folder).join("cuda-builder"));
-        // Cargo runs in the crate's folder, this in another.
+        // Cargo runs in the crate's folder, the builder in another.
         let target = std::path::absolute(&target).map_err(|source| Error::File { path: target.clone(), source })?;
         let cache = target.join("cache");
         create(&cache)?;
@@ -210,7 +212,7 @@ impl CudaBuilder {
         let compiler =
             Compiler { toolchain: &toolchain, ptxas: ptxas.as_ref(), options: &self.options, cache, folder: &folder };
         let frontend = Frontend { compiler: &compiler, folder: &folder, target: &target, only: self.only.as_ref() };
-        // Taken before rustc reads them: a file that is edited meanwhile makes the archive look old, not new.
+        // Computed before rustc reads the files: a file that is edited meanwhile then makes the archive look outdated, not current.
         let hash = sources.hash(&self.how())?;
         let (mut kernels, warnings, cut) = run(&frontend, &self.arches())?;
         kernels.sort_by(|a, b| (a.entry.arch, &a.entry.symbol).cmp(&(b.entry.arch, &b.entry.symbol)));
@@ -224,8 +226,8 @@ impl CudaBuilder {
         Ok(BuildOutput { archive, manifest, warnings, cached, cut })
     }
 
-    /// The hash that an archive of these kernels has, built now: of the crate, the crates beside it, the versions of the
-    /// others, and the options. It takes no device toolchain to know it.
+    /// The hash that an archive of these kernels would have if built now: of the crate, its path dependencies, the
+    /// versions of other dependencies, and the options. Computing it needs no device toolchain.
     pub fn sources(&self) -> Result<String, Error> {
         Sources::of(&self.folder()?, &self.options.features)?.hash(&self.how())
     }
@@ -256,7 +258,7 @@ impl CudaBuilder {
         if arches.is_empty() { vec![Arch::Sm80] } else { arches }
     }
 
-    /// What decides the PTX besides the sources.
+    /// The inputs of the PTX besides the sources.
     fn how(&self) -> String {
         format!("{} {:?} {:?} {:?}", compile::FORMAT, self.options, self.only, self.arches())
     }
@@ -269,7 +271,8 @@ impl CudaBuilder {
     }
 }
 
-/// Whether this is a build script, of the package in `folder`: the device's build would run that script again, and want its dependencies.
+/// Whether this is a build script of the package in `folder`: the device build would run that script again, and need its
+/// dependencies.
 fn is_of_this_script(folder: &Path) -> bool {
     let package = env::var_os("OUT_DIR").and_then(|_| env::var_os("CARGO_MANIFEST_DIR"));
     package.is_some_and(|package| fs::canonicalize(package).is_ok_and(|package| package == folder))
@@ -278,7 +281,7 @@ fn is_of_this_script(folder: &Path) -> bool {
 /// Compiles the crate, and its kernels on as many threads as there are cores.
 fn run(frontend: &Frontend<'_>, arches: &[Arch]) -> Result<(Vec<Done>, Vec<String>, bool), Error> {
     let Kernels { mut jobs, mut done, cut, mut errors, mut warnings } = frontend.kernels(arches)?;
-    // The largest first, so that none is left over when the others are done.
+    // The largest first, so that none is left over at the end.
     jobs.sort_by_key(|job| Reverse(job.ir.len()));
     let groups = compile::groups(&jobs, parallel::threads());
     let progress = Progress::new(frontend.target, jobs.len());

@@ -1,4 +1,4 @@
-//! Running cargo for the device, possibly from inside a build script of another cargo.
+//! Runs cargo for the device, possibly from inside a build script of another cargo.
 
 use std::{
     collections::BTreeSet,
@@ -15,28 +15,28 @@ use crate::{Error, Options, toolchain::Toolchain};
 /// rustc's name for the device.
 pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
 
-/// What every device crate is compiled with, `core` included, separated as cargo wants it.
+/// The flags of every device crate, including `core`, separated as cargo requires.
 ///
-/// MIR knows no convergence. Its jump threading copies a call, and the barrier in it, into both sides of a branch; its
-/// simplification of matches makes one call of two. LLVM does both later, to the calls that allow it.
+/// MIR has no notion of convergence. Its jump threading copies a call, and the barrier in it, into both sides of a
+/// branch; its simplification of matches merges two calls into one. LLVM does both later, for the calls that allow it.
 const RUSTFLAGS: &str = "-Cno-prepopulate-passes\x1f-Zmir-enable-passes=-JumpThreading,-MatchBranchSimplification";
 
-/// What cargo made of the crate.
+/// The results of cargo's build of the crate.
 #[derive(Debug)]
 pub(crate) struct Compiled {
-    /// A name for the set of flags, so that no build undoes another's.
+    /// A name for the set of flags, so that builds with different flags do not overwrite each other.
     pub(crate) kind: String,
     /// The bitcode archives: the crate itself and what it depends on, `core` included.
     pub(crate) archives: Vec<PathBuf>,
-    /// rustc's warnings about those, as it prints them.
+    /// rustc's warnings about these crates, as it prints them.
     pub(crate) warnings: Vec<String>,
 }
 
 /// Compiles the crate in `folder` to unoptimised bitcode.
 ///
-/// It is the same for every architecture. MIR is optimised; LLVM's passes wait until the kernels have been cut apart.
-/// With the option `lines`, it knows the lines of the source; what it inlines from the other crates has those of the call.
-/// With `only`, rustc sees no other entries, and compiles what these reach. It then has nothing to say about the rest.
+/// The bitcode is the same for every architecture. MIR is optimised; LLVM's passes wait until the kernels have been split.
+/// With the option `lines`, it has line information; code inlined from other crates gets the line of the call. With
+/// `only`, rustc sees no other entries, compiles only what these reach, and then reports nothing about the rest.
 pub(crate) fn compile(
     toolchain: &Toolchain,
     folder: &Path,
@@ -67,7 +67,7 @@ pub(crate) fn compile(
         .args(["--target", TARGET, "-Zbuild-std=core", "--message-format=json", "--target-dir"])
         .arg(target)
         .arg("--")
-        // An edit costs what it changes, not the whole crate. Alone, incremental compilation would also turn off MIR inlining.
+        // After an edit, only the changed part is recompiled. By itself, incremental compilation would also turn off MIR inlining.
         .arg(format!("-Cincremental={}", target.join("incremental").join(&kind).display()))
         .args(["-Ccodegen-units=256", "-Zinline-mir=yes"])
         .args(flags)
@@ -77,19 +77,20 @@ pub(crate) fn compile(
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let errors = messages.errors.concat();
-        // cargo's own words say what happened when rustc's do not.
+        // If rustc reported no errors, cargo's own messages explain the failure.
         let messages = if errors.is_empty() { stderr.into_owned() } else { errors };
         return Err(Error::Compile(explained(messages.trim_end())));
     }
     messages.compiled(kind)
 }
 
-/// What turns on features of the crate.
+/// The arguments that enable features of the crate.
 pub(crate) fn features(features: &[String]) -> impl Iterator<Item = String> {
     features.iter().map(|feature| format!("--features={feature}"))
 }
 
-/// Cargo's words, and what to do where sources are vendored: core is compiled too, and cargo wants the dependencies of all that lies beside it.
+/// Cargo's messages, with advice if sources are vendored: core is compiled too, and cargo needs the dependencies of all crates
+/// beside it.
 fn explained(messages: &str) -> String {
     let library = messages.split(['(', '`']).find_map(|word| Some(&word[..word.find("/library/")? + "/library".len()]));
     match library.filter(|_| messages.contains("no matching package")) {
@@ -102,7 +103,7 @@ fn explained(messages: &str) -> String {
 
 fn command(toolchain: &Toolchain) -> Command {
     let mut command = clean(toolchain.command(&program()));
-    // A build script has the libraries of the outer rustc on its path, which would be loaded instead of the right ones.
+    // A build script has the libraries of the outer rustc on its path, which would be loaded instead of the correct ones.
     if toolchain.library_path().is_none() {
         command.env_remove("LD_LIBRARY_PATH");
     }
@@ -113,7 +114,8 @@ fn command(toolchain: &Toolchain) -> Command {
         ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "3"),
         ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
         ("CARGO_PROFILE_RELEASE_LTO", "off"),
-        // What `#[kernel]` is made of: in several units it is optimised once more across them, which takes half as long again.
+        // The crates behind `#[kernel]`: with several codegen units they would be optimised once more across these, which
+        // takes half as long again.
         ("CARGO_PROFILE_RELEASE_BUILD_OVERRIDE_CODEGEN_UNITS", "1"),
         ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
         ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
@@ -125,7 +127,7 @@ fn command(toolchain: &Toolchain) -> Command {
     command
 }
 
-/// A cargo that has nothing to compile.
+/// A cargo command that compiles nothing.
 pub(crate) fn plain() -> Command {
     clean(Command::new(program()))
 }
@@ -141,7 +143,7 @@ fn clean(mut command: Command) -> Command {
     command
 }
 
-/// Whether a variable speaks of the host build that this one runs in.
+/// Whether a variable belongs to the host build that this build runs in.
 fn is_inherited(name: &OsStr) -> bool {
     const KEPT: [&str; 6] =
         ["CARGO_HOME", "CARGO_NET_", "CARGO_HTTP_", "CARGO_REGISTRY", "CARGO_REGISTRIES_", "CARGO_TERM_"];
@@ -200,8 +202,8 @@ fn read_messages(stdout: &str) -> Messages {
     for message in stdout.lines().filter_map(|line| serde_json::from_str(line).ok()) {
         match message {
             Message::Artifact { filenames } => {
-                // The metadata's name has the hash that tells the archive of one set of flags from another's; the copy
-                // without it is overwritten by each.
+                // The metadata's file name has the hash that distinguishes the archives of different flags; the copy
+                // without it is overwritten by each build.
                 let metadata = filenames.iter().find(|file| has_extension(file, "rmeta"));
                 if let Some(metadata) = metadata.filter(|file| is_device(file)) {
                     all.archives.push(metadata.with_extension("rlib"));
@@ -209,7 +211,7 @@ fn read_messages(stdout: &str) -> Messages {
             }
             Message::Diagnostic { package_id, message } => {
                 let Some(text) = message.rendered else { continue };
-                // Those without a place only count the others.
+                // Messages without a location only count the others.
                 let counts = message.code.is_none() && message.spans.is_empty();
                 if message.level.starts_with("error") {
                     if !counts || all.errors.is_empty() {
@@ -262,13 +264,14 @@ pub fn target_folder(folder: &Path) -> PathBuf {
 
 /// The folder of cargo's output around a build script's `out`. It may be the workspace's own or anywhere else.
 fn around(out: &Path) -> &Path {
-    // Cargo tags the folder as a cache if it makes it. One that was there before, as a mounted one is, holds `profile/build/package/out`.
+    // Cargo tags the folder as a cache if it creates it. A folder that existed before, such as a mounted one, is recognised by
+    // `profile/build/package/out`.
     let tagged = out.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file());
     let build = out.ancestors().nth(2).filter(|dir| dir.ends_with("build"));
     tagged.or_else(|| build?.ancestors().nth(2)).unwrap_or(out)
 }
 
-/// The workspace that the crate in `folder` belongs to, by its lock file; the folder itself when there is none yet.
+/// The workspace of the crate in `folder`, found by its lock file; the folder itself if there is none yet.
 pub(crate) fn workspace(folder: &Path) -> &Path {
     folder.ancestors().find(|dir| dir.join("Cargo.lock").is_file()).unwrap_or(folder)
 }

@@ -1,4 +1,4 @@
-//! One kernel, from its cut of the crate to PTX that has been checked.
+//! Compiles one kernel, from its part of the crate to checked PTX.
 
 use std::{
     hash::Hasher as _,
@@ -19,34 +19,34 @@ use crate::{
     toolchain::Toolchain,
 };
 
-/// The number of the cache's format: to be raised when the builder itself treats kernels differently.
+/// The version of the cache's format: to be increased when the builder itself treats kernels differently.
 pub(crate) const FORMAT: u32 = 12;
 
-/// What MIR's jump threading, which knows no convergence, would have done for loops over arrays: the positions of
-/// iterators become values, so that the loops have counts when LLVM comes to unroll them.
+/// Passes that replace MIR's jump threading, which ignores convergence, for loops over arrays: iterator positions
+/// become values, so that the trip counts are known when LLVM unrolls the loops.
 const BEFORE: &str = "cgscc(inline),function(sroa,loop-mssa(licm))";
 
-/// What goes first where `wgmma` has its accumulators: functions over arrays of hundreds of registers, which LLVM would copy into
-/// their callers, level by level, with every access to memory. It takes two fifths of the time off, and leaves the same kernels but
-/// for a few instructions. Others it changes more, and some for the worse.
+/// The first passes for kernels with `wgmma` accumulators: functions over arrays of hundreds of registers, which LLVM would
+/// copy into their callers, level by level, with every access to memory. This saves two fifths of the time, and the kernels
+/// differ in a few instructions only. It changes other kernels more, and some for the worse.
 const BEFORE_WGMMA: &str = "function(sroa),always-inline,";
 
-/// What shows that a cut has such accumulators.
+/// The text that indicates such accumulators.
 const WGMMA: &str = "wgmma.mma_async";
 
-/// A kernel that waits for its turn.
+/// A kernel waiting to be compiled.
 pub(crate) struct Job {
     pub(crate) cut: Cut,
     /// Unoptimised IR of the kernel and what it reaches.
     pub(crate) ir: String,
 }
 
-/// Jobs that are run together, in their order: for one architecture, and few or small, because ptxas takes as long to start as to
-/// assemble a small kernel.
+/// Groups of jobs that run together, in order: for one architecture, and few or small, because ptxas takes as long to start as
+/// to assemble a small kernel.
 pub(crate) fn groups(jobs: &[Job], threads: usize) -> Vec<Vec<&Job>> {
     const MOST: usize = 8;
     const BYTES: usize = 4 << 20;
-    // Each thread has several groups, so that all are done at about the same time.
+    // Each thread gets several groups, so that all threads finish at about the same time.
     let most = (jobs.len() / (4 * threads)).clamp(1, MOST);
     let bytes = |group: &[&Job]| group.iter().map(|job| job.ir.len()).sum::<usize>();
     let mut groups: Vec<Vec<&Job>> = Vec::new();
@@ -60,26 +60,26 @@ pub(crate) fn groups(jobs: &[Job], threads: usize) -> Vec<Vec<&Job>> {
     groups
 }
 
-/// What came of a [`Job`].
+/// The result of a [`Job`].
 pub(crate) struct Done {
     pub(crate) entry: Kernel,
     pub(crate) ptx: String,
-    /// Optimised IR, when it was asked for.
+    /// Optimised IR, if requested.
     pub(crate) ir: Option<String>,
     pub(crate) cached: bool,
 }
 
-/// What compiles kernels, and what it compiled before.
+/// Compiles kernels, with a cache of earlier results.
 pub(crate) struct Compiler<'a> {
     pub(crate) toolchain: &'a Toolchain,
     pub(crate) ptxas: Option<&'a Ptxas>,
     pub(crate) options: &'a Options,
     pub(crate) cache: PathBuf,
-    /// The crate, whose lines the line information is about.
+    /// The crate whose lines the line information refers to.
     pub(crate) folder: &'a Path,
 }
 
-/// A cached kernel, which had nothing wrong with it.
+/// A cached kernel, which passed the checks.
 #[derive(Serialize, Deserialize)]
 struct Cached {
     ptx: String,
@@ -89,7 +89,7 @@ struct Cached {
 }
 
 impl Compiler<'_> {
-    /// Compiles kernels for one architecture in turn, has ptxas check them together, and remembers them.
+    /// Compiles kernels for one architecture one after the other, has ptxas check them together, and caches them.
     pub(crate) fn run(&self, jobs: &[&Job]) -> Vec<Result<Done, Problem>> {
         let compiled: Vec<_> = jobs.iter().map(|job| self.compile(&job.cut, &job.ir)).collect();
         let sound = jobs.iter().zip(&compiled).filter_map(|(job, kernel)| Some((&job.cut, kernel.as_ref().ok()?)));
@@ -100,14 +100,14 @@ impl Compiler<'_> {
             if let Some(resources) = kernel.resources.as_ref().filter(|r| cut.marker.no_spills && !r.is_clean()) {
                 return Err(Problem::Spills(resources.clone()));
             }
-            // A cache that cannot be written costs time and nothing else.
+            // A cache that cannot be written only costs time.
             let _ = cache::write(&self.file(cut), &kernel);
             Ok(done(cut, kernel, false))
         };
         jobs.iter().zip(compiled).map(|(job, kernel)| checked(&job.cut, kernel)).collect()
     }
 
-    /// What ptxas says of each, where there is one.
+    /// ptxas's results for each kernel, if ptxas is present.
     fn assemble(&self, kernels: &[(&Cut, &Cached)]) -> Vec<Result<Option<Resources>, PtxasError>> {
         let Some((arch, ptxas)) = kernels.first().and_then(|(cut, _)| Some((cut.arch, self.ptxas_for(cut.arch)?)))
         else {
@@ -117,19 +117,19 @@ impl Compiler<'_> {
         ptxas.assemble_all(&texts, arch).into_iter().map(|answer| answer.map(Some)).collect()
     }
 
-    /// A kernel that was compiled before.
+    /// A kernel from the cache.
     pub(crate) fn cached(&self, cut: &Cut) -> Option<Done> {
         cache::read(&self.file(cut)).map(|kernel| done(cut, kernel, true))
     }
 
-    /// Where the cache has a kernel: everything that decides what it becomes, as one number.
+    /// The cache file of a kernel, named by a hash of all its inputs.
     fn file(&self, cut: &Cut) -> PathBuf {
         let ptxas = self.ptxas_for(cut.arch).map(Ptxas::version);
         let Cut { marker, hash: ir, .. } = cut;
         let how = format!(
             "{} {:?} {:?} {ptxas:?} {} {} {marker:?} {ir}",
             self.tools(),
-            // Which of the two it gets, the cut decides.
+            // The cut decides which of the two pipelines it gets.
             self.opt(cut, true),
             self.llc(cut.arch),
             self.options.emit_llvm_ir,
@@ -138,7 +138,7 @@ impl Compiler<'_> {
         self.cache.join(format!("{}.json", hash(|hasher| hasher.write(how.as_bytes()))))
     }
 
-    /// Which builder and toolchain this is.
+    /// The versions of the builder and the toolchain.
     pub(crate) fn tools(&self) -> String {
         format!("{FORMAT} {} {}", self.toolchain.rustc_version, self.toolchain.llvm_major)
     }
@@ -175,7 +175,7 @@ impl Compiler<'_> {
         Ok(if self.options.lines { ir::lines::of_crate(&optimised, self.folder) } else { optimised })
     }
 
-    /// Optimised IR, with its copies made as wide as they can be.
+    /// Optimised IR, with memory copies widened as far as possible.
     fn widened(&self, cut: &Cut, optimised: String) -> Result<String, Problem> {
         match ir::copies::widened(&optimised) {
             None => Ok(optimised),
@@ -199,11 +199,11 @@ impl Compiler<'_> {
         let mut arguments = target(cut.arch);
         arguments.extend([
             "-S".to_owned(),
-            // The scopes that arguments without aliases leave where they are inlined take a quarter to half of the time, and
-            // change next to nothing of what these kernels become.
+            // The alias scopes of inlined no-alias arguments take a quarter to half of the time, and change next to nothing
+            // in these kernels.
             "-enable-noalias-to-md-conversion=false".to_owned(),
-            // A loop over a register array has to unroll whole, or the array ends up in local memory: LLVM's own limit
-            // (300) suits a CPU.
+            // A loop over a register array must be unrolled completely, or the array ends up in local memory: LLVM's
+            // own limit (300) is meant for a CPU.
             "-unroll-threshold=4000".to_owned(),
             format!("-passes=internalize,globaldce,{first}{BEFORE},default<{level}>"),
             format!("-internalize-public-api-list={}", cut.symbol),
@@ -275,7 +275,7 @@ fn done(cut: &Cut, kernel: Cached, cached: bool) -> Done {
         cluster: marker.cluster,
         shared_bytes: marker.shared,
         no_spills: marker.no_spills,
-        // Older architectures have no instruction to wait with: a launch waits for the one ahead.
+        // Older architectures have no instruction to wait for the previous kernel: a launch waits for it to end.
         programmatic: marker.programmatic && *arch >= Arch::Sm90,
         cooperative: marker.cooperative,
         params: kernel.params,

@@ -1,4 +1,4 @@
-//! Bitcode as text: `llvm-dis` of the modules that an earlier build did not have.
+//! Converts bitcode to text: runs `llvm-dis` on the modules that are new since earlier builds.
 
 use std::{
     collections::HashSet,
@@ -25,7 +25,7 @@ pub(crate) struct Modules<'a> {
 }
 
 impl<'a> Modules<'a> {
-    /// Disassembles what is new, and says what is in the modules. The texts of the last build are kept in `folder`, and no others:
+    /// Disassembles new modules, and indexes their contents. Only the texts of the last build are kept in `folder`, because
     /// they are large.
     pub(crate) fn new(
         toolchain: &'a Toolchain,
@@ -46,7 +46,7 @@ impl<'a> Modules<'a> {
         let known: HashSet<Option<&OsStr>> = modules.files.iter().map(|file| file.file_stem()).collect();
         for entry in folder.read_dir().into_iter().flatten().flatten() {
             if !known.contains(&entry.path().file_stem()) {
-                // Another build may need it, which then makes it again.
+                // Another build that needs it will recreate it.
                 let _ = fs::remove_file(entry.path());
             }
         }
@@ -59,7 +59,7 @@ impl<'a> Modules<'a> {
             return Ok(index);
         }
         let index = ir::Index::of(&ir::Module::parse(&self.text(place)?));
-        // What cannot be kept costs time and nothing else.
+        // A result that cannot be cached only costs time.
         let _ = cache::write(&file, &index);
         Ok(index)
     }

@@ -9,7 +9,7 @@ use crate::{Arch, ptxas::Resources, toolchain::NotFound};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is nothing to compile kernels with.
+    /// No device toolchain was found.
     #[error(transparent)]
     Toolchain(#[from] NotFound),
     /// The folder is not a crate.
@@ -23,13 +23,13 @@ pub enum Error {
         folder: PathBuf,
         /// What is wrong with it.
         reason: String,
-        /// What a relative folder begins at.
+        /// The base of a relative folder.
         from: PathBuf,
     },
     /// Cargo could not be run.
     #[error("cannot run {program}: {source}")]
     Run {
-        /// What was run.
+        /// The program.
         program: String,
         /// The cause.
         source: std::io::Error,
@@ -37,7 +37,7 @@ pub enum Error {
     /// The crate does not compile.
     #[error("the kernels do not compile:\n{0}")]
     Compile(String),
-    /// Cargo does not say what the crate depends on.
+    /// Cargo could not report the crate's dependencies.
     #[error("cargo metadata failed:\n{0}")]
     Metadata(String),
     /// rustc's output is not what the builder expects.
@@ -62,7 +62,7 @@ pub enum Error {
     },
 }
 
-/// A kernel that must not be shipped.
+/// A kernel that was rejected.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct KernelError {
@@ -70,7 +70,7 @@ pub struct KernelError {
     pub kernel: String,
     /// The Rust module that declares it; empty when it is not known.
     pub module: String,
-    /// What it was compiled for.
+    /// The architectures that it was compiled for.
     pub arches: Vec<Arch>,
     /// What is wrong.
     pub problem: Problem,
@@ -82,19 +82,19 @@ pub struct KernelError {
 pub enum Problem {
     /// The entry was not declared with `#[kernel]`.
     NoMarker,
-    /// The marker of the entry is not understood.
+    /// The marker of the entry is invalid.
     Marker(String),
-    /// It calls functions that are defined nowhere.
+    /// It calls functions that are not defined.
     Unresolved(Vec<Unresolved>),
     /// It can panic.
     Panics(Vec<PanicSite>),
-    /// It promises `no_spills` and ptxas disagrees.
+    /// It declares `no_spills`, but ptxas reports spills.
     Spills(Resources),
-    /// A tool fails on it, or its output is not understood.
+    /// A tool fails, or its output is not understood.
     Tool {
         /// The tool.
         tool: &'static str,
-        /// What it says.
+        /// The tool's message.
         message: String,
     },
 }
@@ -124,7 +124,7 @@ fn indent(text: &str) -> String {
     text.replace('\n', "\n    ")
 }
 
-/// One paragraph a kernel and problem, however many architectures it is wrong for.
+/// One paragraph per kernel and problem, even if it affects several architectures.
 fn list(errors: &[KernelError]) -> String {
     let mut grouped: Vec<(&KernelError, String, Vec<&str>)> = Vec::new();
     for error in errors {

@@ -1,4 +1,4 @@
-//! From the crate to its kernels, apart: rustc, `llvm-dis` and the cut.
+//! From the crate to its separate kernels: rustc, `llvm-dis` and the split.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,36 +20,36 @@ use crate::{
 
 const PRELUDE: &str = include_str!("prelude.ll");
 
-/// Everything before the kernels are apart.
+/// The stages before the kernels are separate.
 pub(crate) struct Frontend<'a> {
     pub(crate) compiler: &'a Compiler<'a>,
     pub(crate) folder: &'a Path,
     pub(crate) target: &'a Path,
-    /// The kernels that are wanted, if not all are.
+    /// The requested kernels, unless all are requested.
     pub(crate) only: Option<&'a BTreeSet<String>>,
 }
 
 /// The kernels of the crate.
 #[derive(Default)]
 pub(crate) struct Kernels {
-    /// Those that wait to be compiled.
+    /// The kernels that still have to be compiled.
     pub(crate) jobs: Vec<Job>,
-    /// Those that an earlier build compiled.
+    /// The kernels from the cache.
     pub(crate) done: Vec<Done>,
-    /// Whether rustc's output was new, and had to be cut.
+    /// Whether rustc's output was new and had to be split.
     pub(crate) cut: bool,
     pub(crate) errors: Vec<KernelError>,
     pub(crate) warnings: Vec<String>,
 }
 
-/// What a kernel is cut to, without the text.
+/// The description of a kernel's cut, without the text.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Cut {
     pub(crate) symbol: String,
-    /// What it is compiled for.
+    /// The architecture that it is compiled for.
     pub(crate) arch: Arch,
     pub(crate) marker: Marker,
-    /// Of what it is cut from.
+    /// The hash of its inputs.
     pub(crate) hash: String,
 }
 
@@ -109,7 +109,7 @@ impl Frontend<'_> {
                 problem,
             });
         }
-        // After an edit of one kernel most are known, and the modules of the others hundreds of megabytes that nobody reads.
+        // After an edit of one kernel most are cached, and the modules of the others are hundreds of megabytes that are not needed.
         for (&module, text) in &mut texts {
             *text = if module < bitcode.len() { modules.text(module)? } else { PRELUDE.to_owned() };
         }
@@ -118,20 +118,20 @@ impl Frontend<'_> {
         let job = |(place, cut): (ir::Place, Cut)| Job { ir: cutter.cut(place, &cut.marker, cut.arch), cut };
         kernels.jobs = new.into_iter().map(job).collect();
         if kernels.errors.is_empty() {
-            // A cache that cannot be written costs time and nothing else.
+            // A cache that cannot be written only costs time.
             let _ = cache::write(&list, &(all, &left_out));
         }
         kernels.warnings.extend(warnings(&left_out, arches));
         Ok(kernels)
     }
 
-    /// The kernels that `list` names, if the cache has every one, and those that it left out.
+    /// The kernels in `list`, if all are cached, and those that were skipped.
     fn known(&self, list: &Path) -> Option<(Vec<Done>, LeftOut)> {
         let (cuts, left_out): (Vec<Cut>, LeftOut) = cache::read(list)?;
         Some((cuts.iter().map(|cut| self.compiler.cached(cut)).collect::<Option<_>>()?, left_out))
     }
 
-    /// Tells one output of rustc from another.
+    /// A hash that identifies rustc's output.
     fn stamp(&self, bitcode: &[Vec<u8>], arches: &[Arch]) -> String {
         hash(|hasher| {
             hasher.write(self.compiler.tools().as_bytes());
@@ -142,10 +142,10 @@ impl Frontend<'_> {
     }
 }
 
-/// The kernels that are for an architecture alone which the build is not for.
+/// The kernels that were skipped because they are for an architecture that the build does not target.
 type LeftOut = BTreeMap<Arch, BTreeSet<String>>;
 
-/// What to say of them: whoever launches one would be told that there is none, and not why.
+/// Warnings about the skipped kernels: launching one would only report a missing kernel, without the reason.
 fn warnings(left_out: &LeftOut, arches: &[Arch]) -> impl Iterator<Item = String> {
     let given = arches.iter().map(|arch| arch.as_str()).collect::<Vec<_>>().join(", ");
     left_out.iter().map(move |(arch, symbols)| {
@@ -158,8 +158,9 @@ fn warnings(left_out: &LeftOut, arches: &[Arch]) -> impl Iterator<Item = String>
     })
 }
 
-/// The cuts of a kernel for those of `arches`, oldest first, that it is for. PTX for the oldest runs on the others too, and
-/// theirs would have the same instructions, unless the kernel asks which it is for or has clusters, which the older ones lack.
+/// The cuts of a kernel for its architectures among `arches`, oldest first. PTX for the oldest runs on the others too, and PTX
+/// for the others would have the same instructions, unless the kernel queries its architecture or has clusters, which the
+/// older ones lack.
 fn cuts<'a>(
     symbol: &'a str,
     marker: &'a Marker,

@@ -15,7 +15,7 @@ pub(crate) const PREFIX: &str = "//#kernel";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Marker {
     pub(crate) module: String,
-    /// The only architecture that it is for, if there is one.
+    /// The only architecture that it is for, if it is restricted to one.
     pub(crate) arch: Option<Arch>,
     pub(crate) block: [u32; 3],
     pub(crate) min_blocks: u32,
@@ -89,7 +89,7 @@ impl Marker {
         Ok(marker)
     }
 
-    /// LLVM's function attributes for what PTX writes behind `.entry`.
+    /// LLVM's function attributes for the directives that PTX has after `.entry`.
     pub(crate) fn llvm_attributes(&self) -> String {
         let [x, y, z] = self.block;
         let mut text = format!("\"nvvm.maxntid\"=\"{x},{y},{z}\"");

@@ -1,4 +1,4 @@
-//! What a build leaves: the archive, and files to read when they are asked for.
+//! The output of a build: the archive and, if requested, readable files.
 
 use std::{fs, io, path::Path};
 
@@ -6,7 +6,7 @@ use ptx_archive::Archive;
 
 use crate::{Arch, Error, Manifest, compile::Done, scratch};
 
-/// Writes the archive, unless it is there already: whoever reads it meanwhile finds the old one or the new one.
+/// Writes the archive atomically, unless it is up to date: a concurrent reader finds the old one or the new one.
 pub(crate) fn archive(file: &Path, sources: &str, kernels: &[Done]) -> Result<(), Error> {
     let kernels: Vec<_> = kernels.iter().map(|done| (done.entry.clone(), done.ptx.as_str())).collect();
     let old = fs::read(file).unwrap_or_default();
@@ -18,7 +18,7 @@ pub(crate) fn archive(file: &Path, sources: &str, kernels: &[Done]) -> Result<()
     scratch::replace(file, &bytes).map_err(|source| Error::File { path: file.to_owned(), source })
 }
 
-/// Writes the PTX and the manifest, and removes what an earlier build left.
+/// Writes the PTX and the manifest, and removes the files of an earlier build.
 pub(crate) fn files(folder: &Path, manifest: &Manifest, kernels: &[Done]) -> Result<(), Error> {
     for arch in Arch::ALL {
         let stale = folder.join(arch.as_str());

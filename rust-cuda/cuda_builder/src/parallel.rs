@@ -1,4 +1,4 @@
-//! One function over many values, on as many threads as there are cores.
+//! Maps a function over many values, on as many threads as there are cores.
 
 use std::{
     panic::resume_unwind,
@@ -6,12 +6,12 @@ use std::{
     thread,
 };
 
-/// How many threads that is.
+/// The number of threads.
 pub(crate) fn threads() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The results, in the order of the values, which are begun in theirs.
+/// The results, in the order of the values, which are also started in this order.
 pub(crate) fn map<T: Sync, R: Send>(values: &[T], function: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let work = || {

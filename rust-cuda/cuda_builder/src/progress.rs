@@ -1,4 +1,4 @@
-//! How many kernels are compiled, for whoever waits for them: cargo shows nothing of what a build script does.
+//! The progress of a build, for programs that wait for it: cargo shows no output of a running build script.
 
 use std::{
     fs,
@@ -10,14 +10,15 @@ use crate::scratch;
 
 const FILE_NAME: &str = "progress";
 
-/// Kernels that the build that writes into `target` (cargo's folder of output) has compiled, and how many it compiles; nothing while none does.
+/// The number of kernels that the running build for `target` (cargo's output folder) has compiled, and the total; `None` if no
+/// build is running.
 pub fn progress(target: &Path) -> Option<(usize, usize)> {
     let text = fs::read_to_string(target.join("cuda-builder").join(FILE_NAME)).ok()?;
     let (done, all) = text.trim().split_once(' ')?;
     Some((done.parse().ok()?, all.parse().ok()?))
 }
 
-/// A count in a file, which goes with it. That it cannot be written is nobody's concern.
+/// A counter in a file, which is removed on drop. Failures to write it are ignored.
 pub(crate) struct Progress {
     file: PathBuf,
     done: AtomicUsize,
@@ -25,7 +26,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// In `folder`, the builder's own.
+    /// Creates it in `folder`, the builder's own.
     pub(crate) fn new(folder: &Path, all: usize) -> Progress {
         let progress = Progress { file: folder.join(FILE_NAME), done: AtomicUsize::new(0), all };
         progress.add(0);

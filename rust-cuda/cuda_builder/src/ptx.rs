@@ -2,7 +2,7 @@
 
 use ptx_archive::{Param, ParamKind};
 
-/// The alignment the hardware wants of a TMA descriptor.
+/// The alignment that the hardware requires for a TMA descriptor.
 const TENSORMAP_ALIGN: u32 = 64;
 
 /// Raises the alignment of the parameters that are TMA descriptors, and lists all parameters.

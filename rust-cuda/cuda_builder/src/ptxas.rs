@@ -1,4 +1,4 @@
-//! `ptxas`, NVIDIA's assembler: it needs no GPU and says what a kernel costs.
+//! `ptxas`, NVIDIA's assembler: it needs no GPU, and reports the resources of a kernel.
 
 use std::{
     collections::HashMap,
@@ -20,16 +20,16 @@ pub struct Ptxas {
     version: (u32, u32),
 }
 
-/// Why ptxas gave no answer.
+/// Why ptxas returned no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PtxasError {
-    /// The PTX is not accepted.
+    /// ptxas rejects the PTX.
     #[error("ptxas refuses the PTX for {arch}:\n{stderr}")]
     Refused {
-        /// What it was assembled for.
+        /// The architecture that it was assembled for.
         arch: Arch,
-        /// What ptxas says.
+        /// The message of ptxas.
         stderr: String,
     },
     /// ptxas cannot be run.
@@ -48,7 +48,7 @@ pub fn find() -> Option<Ptxas> {
 }
 
 /// Looks for ptxas in `$PTXAS`, in `.toolchain/cuda/bin` of `folder`, the current folder or a parent of either, on the
-/// `PATH` and in `/usr/local/cuda/bin`. The first that runs is taken. `PTXAS=off` finds none.
+/// `PATH` and in `/usr/local/cuda/bin`. The first one that runs is used. `PTXAS=off` disables the search.
 pub fn find_from(folder: &Path) -> Option<Ptxas> {
     match env::var_os("PTXAS") {
         Some(value) if value == "off" => return None,
@@ -74,12 +74,12 @@ impl Ptxas {
         Some(Ptxas { path, version })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The CUDA release it belongs to, such as `(13, 0)`.
+    /// The CUDA release that it belongs to, such as `(13, 0)`.
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
@@ -89,13 +89,13 @@ impl Ptxas {
         self.version >= cuda_of_ptx(arch.ptx_version())
     }
 
-    /// Assembles `ptx`, which should hold one kernel, and reports what it needs.
+    /// Assembles `ptx`, which should contain one kernel, and reports its resources.
     pub fn assemble(&self, ptx: &str, arch: Arch) -> Result<Resources, PtxasError> {
         self.run(&[ptx], arch).map(|text| parse_resources(&text))
     }
 
-    /// Assembles kernels, each its name and the PTX that holds it alone, in one run as far as that goes: what ptxas does not
-    /// plainly say of one of them, it is asked of each again.
+    /// Assembles kernels, each given by its name and the PTX that contains it alone, in one run if possible. Kernels whose
+    /// results are not clear from the common output are assembled again one by one.
     pub(crate) fn assemble_all(&self, kernels: &[(&str, &str)], arch: Arch) -> Vec<Result<Resources, PtxasError>> {
         let together = || -> Option<Vec<Resources>> {
             let texts: Vec<_> = kernels.iter().map(|&(_, ptx)| ptx).collect();
@@ -109,12 +109,12 @@ impl Ptxas {
         }
     }
 
-    /// What ptxas says of these texts.
+    /// The output of ptxas for these texts.
     fn run(&self, texts: &[&str], arch: Arch) -> Result<String, PtxasError> {
         let run = |source| PtxasError::Run { path: self.path.clone(), source };
         let scratch = scratch::Folder::new_in(&env::temp_dir()).map_err(run)?;
         let mut command = Command::new(&self.path);
-        // A file of its own: an assembler run by root may replace what it is told to write, /dev/null included.
+        // A separate output file: an assembler run by root may replace its output path, even /dev/null.
         command.args(["-v", "-arch", arch.as_str(), "-o"]).arg(scratch.path().join("kernel.cubin"));
         for (index, ptx) in texts.iter().enumerate() {
             let name = if index == 0 { "kernel.ptx".to_owned() } else { format!("kernel{index}.ptx") };
@@ -134,7 +134,7 @@ impl Ptxas {
     }
 }
 
-/// What ptxas says of each kernel of several, if that is all that it says: no warning, no memory that all share, no functions.
+/// The output for each of several kernels, if there is nothing else: no warning, no shared globals, no functions.
 fn parts(text: &str) -> Option<HashMap<&str, &str>> {
     const START: &str = "Compiling entry function '";
     let mut pieces = text.split(START);

@@ -1,4 +1,4 @@
-//! Files and folders that nobody else writes to.
+//! Files and folders that no other process writes to.
 
 use std::{
     fs, io,
@@ -7,13 +7,13 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// A name that no other thread or process that runs has.
+/// A name that is unique among running threads and processes.
 fn own_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("cuda-builder-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Writes a file whole or not at all: whoever reads it meanwhile finds the old one or the new one.
+/// Writes a file atomically: a concurrent reader finds the old one or the new one.
 pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = file.with_file_name(own_name());
     let replaced = fs::write(&new, bytes).and_then(|()| fs::rename(&new, file));
@@ -23,7 +23,7 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     replaced
 }
 
-/// A new folder, which goes with this value.
+/// A new folder, which is deleted when this value is dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -31,7 +31,7 @@ impl Folder {
         loop {
             let folder = parent.join(own_name());
             match fs::create_dir(&folder) {
-                // Left by a process of the same number, or laid there: it is not ours.
+                // Left by an earlier process with the same id, or placed there: it is not ours.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 made => return made.map(|()| Folder(folder)),
             }

@@ -1,4 +1,4 @@
-//! What a crate of kernels is made of: its own files and those of the crates beside it, and the versions of all others.
+//! The sources of a crate of kernels: its own files, those of its path dependencies, and the versions of all others.
 
 use std::{
     collections::BTreeMap,
@@ -13,13 +13,13 @@ use crate::{Error, cargo, frontend::hash};
 
 /// The packages that the device crate is compiled from.
 pub(crate) struct Sources {
-    /// The name and folder of the crate and of those beside it.
+    /// The names and folders of the crate and of its path dependencies.
     pub(crate) local: BTreeMap<String, PathBuf>,
-    /// Name and version of those from a registry.
+    /// The names and versions of registry dependencies.
     others: Vec<String>,
 }
 
-/// What of a package is compiled.
+/// The parts of a package that are compiled.
 pub(crate) const PARTS: [&str; 3] = ["Cargo.toml", "build.rs", "src"];
 
 impl Sources {
@@ -39,7 +39,7 @@ impl Sources {
         Ok(metadata.reached_from(&folder.join("Cargo.toml")))
     }
 
-    /// A hash of all of it and of `how` it is compiled. It does not depend on where the files lie.
+    /// A hash of all of it and of `how` it is compiled. It does not depend on the location of the files.
     pub(crate) fn hash(&self, how: &str) -> Result<String, Error> {
         let mut files = Vec::new();
         for (name, folder) in &self.local {
@@ -66,7 +66,7 @@ impl Sources {
     }
 }
 
-/// The files in `path`, or `path` itself when it is one; each with a name that does not depend on the machine.
+/// The files in `path`, or `path` itself if it is a file; each with a name that does not depend on the machine.
 fn collect(path: &Path, name: &str, files: &mut Vec<(String, PathBuf)>) -> Result<(), Error> {
     if path.is_dir() {
         let error = |source| Error::File { path: path.to_owned(), source };
@@ -80,7 +80,7 @@ fn collect(path: &Path, name: &str, files: &mut Vec<(String, PathBuf)>) -> Resul
     Ok(())
 }
 
-/// What `cargo metadata` prints, as far as it matters.
+/// The relevant part of the output of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,

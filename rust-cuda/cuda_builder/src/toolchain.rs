@@ -73,7 +73,7 @@ pub struct Toolchain {
 /// There is no device toolchain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotFound {
-    /// Each place that was looked in, and what is wrong with it.
+    /// Each place that was searched, and why it was rejected.
     pub tried: Vec<(String, String)>,
 }
 
@@ -94,7 +94,7 @@ impl fmt::Display for NotFound {
     }
 }
 
-/// Looks for a toolchain from the current folder: see [`find_from`].
+/// Looks for a toolchain, starting at the current folder: see [`find_from`].
 pub fn find() -> Result<Toolchain, NotFound> {
     find_from(&env::current_dir().unwrap_or_default())
 }
@@ -170,7 +170,7 @@ fn complete(origin: Origin, root: &Path, rustc: PathBuf) -> Result<Toolchain, St
         llvm_major: 0,
         libraries: Vec::new(),
     };
-    // What lies in /usr the loader knows, and a rustup toolchain's programs find theirs by themselves.
+    // The loader knows the libraries in /usr, and a rustup toolchain's programs find theirs by themselves.
     if matches!(origin, Origin::Env | Origin::Project) {
         toolchain.libraries = library_folders(root);
     }
@@ -196,7 +196,7 @@ fn complete(origin: Origin, root: &Path, rustc: PathBuf) -> Result<Toolchain, St
 }
 
 impl Toolchain {
-    /// A command for one of its programs, with its shared libraries in reach.
+    /// A command for one of its programs, with access to its shared libraries.
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         if let Some(path) = self.library_path() {
@@ -218,7 +218,7 @@ impl Toolchain {
         env::join_paths(&self.libraries).ok()
     }
 
-    /// Chooses the tools: those beside the compiler, then LLVM installations, the oldest that will do first.
+    /// Chooses the tools: those beside the compiler, else an LLVM installation, the oldest sufficient one first.
     fn find_llvm(&mut self, root: &Path, beside: &Path, needed: u32) -> Result<(), String> {
         let mut folders = vec![beside.to_owned(), root.join("bin"), root.join("usr/bin")];
         for lib in [root.join("usr/lib"), root.join("lib"), "/usr/lib".into()] {

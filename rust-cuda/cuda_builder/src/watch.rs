@@ -7,7 +7,7 @@ use std::{
 
 use crate::{cargo, sources::PARTS, toolchain};
 
-/// Tells cargo what a build script depends on. Outside of one it is silent.
+/// Tells cargo what a build script depends on. Outside of a build script it prints nothing.
 pub(crate) struct Watch {
     in_build_script: bool,
     /// The workspace of the crate, or the crate itself.
@@ -44,7 +44,7 @@ impl Watch {
         names.iter().map(|name| folder.join(name)).filter(|path| path.exists()).for_each(|path| self.path(&path));
     }
 
-    /// What changes when a toolchain is completed: rustup's list of components, and the folder that set-up writes to.
+    /// Paths that change when a toolchain is completed: rustup's list of components, and the folder that the setup writes to.
     pub(crate) fn for_a_toolchain(&self) {
         if let Some(sysroot) = toolchain::active_sysroot(&self.workspace) {
             self.existing(&sysroot, &["lib/rustlib/components"]);

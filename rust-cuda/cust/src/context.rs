@@ -1,7 +1,7 @@
-//! Contexts: what the driver keeps of a device for this process.
+//! Contexts: the driver's state of a device for this process.
 //!
-//! A device's primary context is the one that every library in the process shares. [`Context::new`] retains it and makes it current on
-//! the calling thread, where everything else in this crate then happens. A thread without one makes it current with
+//! A device's primary context is the one that every library in the process shares. [`Context::new`] retains it and makes it
+//! current on the calling thread, where everything else in this crate then takes place. Another thread makes it current with
 //! [`CurrentContext::set_current`].
 
 use std::ptr::null_mut;
@@ -14,20 +14,20 @@ use crate::sys::{CUcontext, Handle};
 flags! {
     /// How a primary context waits for the device.
     ContextFlags {
-        /// As the driver sees fit.
+        /// Leave the choice to the driver.
         SCHED_AUTO = 0;
-        /// Spin: quickest to see the end of a kernel.
+        /// Spin: has the lowest latency at the end of a kernel.
         SCHED_SPIN = 1;
         /// Spin, and yield to other threads.
         SCHED_YIELD = 2;
         /// Sleep.
         SCHED_BLOCKING_SYNC = 4;
-        /// Keep the local memory of a launch for the next.
+        /// Keep the local memory of a launch for the next one.
         LMEM_RESIZE_TO_MAX = 16;
     }
 }
 
-/// A device's primary context. Cheap to clone; released when the last clone, and the last object that was made in it, is gone.
+/// A device's primary context. Cheap to clone; released when its last clone and the last object created in it are dropped.
 #[derive(Debug, Clone)]
 pub struct Context(Arc<Primary>);
 
@@ -37,7 +37,7 @@ struct Primary {
     device: Device,
 }
 
-/// The primary contexts that this process retains, so that the current one's handle leads back to them.
+/// The primary contexts that this process retains, to look up the current one by its handle.
 static RETAINED: Mutex<Vec<(Handle, Weak<Primary>)>> = Mutex::new(Vec::new());
 
 impl Context {
@@ -55,7 +55,7 @@ impl Context {
         Ok(context)
     }
 
-    /// Sets how the primary context waits. All users of the device in this process see it.
+    /// Sets how the primary context waits for the device. This affects all users of the device in this process.
     pub fn set_flags(&self, flags: ContextFlags) -> CudaResult<()> {
         // SAFETY: the driver checks the flags.
         unsafe { call!(cuDevicePrimaryCtxSetFlags_v2(self.0.device.as_raw(), flags.bits())) }
@@ -71,7 +71,7 @@ impl Context {
         self.0.raw.0
     }
 
-    /// The current context of this thread, for an object that is about to be made in it.
+    /// The current context of this thread, for an object that is about to be created in it.
     pub(crate) fn current() -> CudaResult<Self> {
         let raw = current_raw()?;
         let retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,20 +80,21 @@ impl Context {
         found.map(Self).ok_or(CudaError::new("cuCtxGetCurrent", ErrorCode::INVALID_CONTEXT))
     }
 
-    /// Waits for all work in the contexts of this process. A failure is that of a kernel, whose own context says so at its next call.
+    /// Waits for all work in the contexts of this process. The failure of a kernel is not reported here; the next call in its
+    /// context reports it.
     pub(crate) fn synchronize_all() {
         let retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
         let contexts: Vec<_> = retained.iter().filter_map(|(_, context)| context.upgrade().map(Self)).collect();
-        // Not held any longer: the last handle of a context ends it.
+        // Released here, because dropping the last handle of a context ends it.
         drop(retained);
         for context in contexts {
             let _ = context.pushed(CurrentContext::synchronize);
         }
     }
 
-    /// Runs `f`, which ends an object of this context, with it current.
+    /// Runs `f`, which destroys an object of this context, with the context current.
     pub(crate) fn end(&self, f: impl FnOnce() -> CudaResult<()>) {
-        // A failure has nowhere to go from a drop; a kernel's shows again at the next call.
+        // A drop cannot return an error; the failure of a kernel is reported again by the next call.
         let _ = match current_raw() {
             Ok(raw) if raw == self.as_raw() => f(),
             _ => self.pushed(f),
@@ -112,12 +113,12 @@ impl Context {
 
 impl Drop for Primary {
     fn drop(&mut self) {
-        // SAFETY: everything that was made in it held on to it.
+        // SAFETY: everything created in the context held a handle of it.
         let _ = unsafe { call!(cuDevicePrimaryCtxRelease_v2(self.device.as_raw())) };
     }
 }
 
-/// Null where there is none.
+/// The current context; null if there is none.
 fn current_raw() -> CudaResult<CUcontext> {
     let mut raw = null_mut();
     // SAFETY: the pointer is to a live handle. Reads a thread-local variable of the driver.
@@ -130,7 +131,7 @@ fn current_raw() -> CudaResult<CUcontext> {
 pub struct CurrentContext;
 
 impl CurrentContext {
-    /// Makes a context current, unless it is.
+    /// Makes a context current, unless it already is.
     #[inline]
     pub fn set_current(context: &Context) -> CudaResult<()> {
         if current_raw()? == context.as_raw() {
@@ -146,12 +147,12 @@ impl CurrentContext {
         unsafe { call!(cuCtxSynchronize()) }
     }
 
-    /// Its device.
+    /// The device of the current context.
     pub fn get_device() -> CudaResult<Device> {
         Ok(Context::current()?.device())
     }
 
-    /// Streams' priorities.
+    /// The range of stream priorities.
     pub fn get_stream_priority_range() -> CudaResult<StreamPriorityRange> {
         let mut range = StreamPriorityRange { least: 0, greatest: 0 };
         // SAFETY: the pointers are to live integers.
@@ -159,7 +160,7 @@ impl CurrentContext {
         Ok(range)
     }
 
-    /// The limit on what kernels may use of a resource.
+    /// The limit on the use of a resource by kernels.
     pub fn get_resource_limit(resource: ResourceLimit) -> CudaResult<usize> {
         let mut limit = 0;
         // SAFETY: the pointer is to a live integer.
@@ -174,7 +175,7 @@ impl CurrentContext {
     }
 }
 
-/// What streams' priorities there are: the lower number goes first.
+/// The range of stream priorities: a lower number means a higher priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamPriorityRange {
     /// The number of the lowest priority.
@@ -183,19 +184,19 @@ pub struct StreamPriorityRange {
     pub greatest: i32,
 }
 
-/// What kernels take from a context.
+/// A resource that kernels take from a context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum ResourceLimit {
-    /// Bytes of each thread's stack.
+    /// Bytes of stack per thread.
     StackSize = 0,
     /// Bytes of `printf`'s buffer.
     PrintfFifoSize = 1,
     /// Bytes of the heap of device-side `malloc`.
     MallocHeapSize = 2,
-    /// Bytes that L2 fetches at most around an access.
+    /// The maximum number of bytes that L2 fetches around an access.
     MaxL2FetchGranularity = 5,
-    /// Bytes of L2 set aside for accesses that persist.
+    /// Bytes of L2 reserved for persisting accesses.
     PersistingL2CacheSize = 6,
 }

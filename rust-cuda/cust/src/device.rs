@@ -1,4 +1,4 @@
-//! Devices: finding them, and what they are.
+//! Devices: enumeration and properties.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use crate::sys::CUdevice;
 pub struct Device(CUdevice);
 
 impl Device {
-    /// How many there are.
+    /// The number of devices.
     pub fn num_devices() -> CudaResult<u32> {
         let mut count = 0;
         // SAFETY: the pointer is to a live integer.
@@ -28,7 +28,7 @@ impl Device {
         Ok(Self(device))
     }
 
-    /// All of them.
+    /// All devices.
     pub fn devices() -> CudaResult<Devices> {
         Ok(Devices { ordinals: 0..Self::num_devices()? })
     }
@@ -50,7 +50,7 @@ impl Device {
         Ok(name.to_string_lossy().into_owned())
     }
 
-    /// One of its numbers.
+    /// The value of an attribute.
     pub fn get_attribute(self, attribute: DeviceAttribute) -> CudaResult<i32> {
         let mut value = 0;
         // SAFETY: the pointer is to a live integer.
@@ -58,7 +58,7 @@ impl Device {
         Ok(value)
     }
 
-    /// The driver's number of it.
+    /// The driver's number of the device.
     pub const fn as_raw(self) -> CUdevice {
         self.0
     }
@@ -80,7 +80,7 @@ impl Iterator for Devices {
 
 macro_rules! attributes {
     ($($(#[$doc:meta])* $name:ident = $value:literal,)*) => {
-        /// What can be asked about a device. What is yes or no is 1 or 0.
+        /// Attributes of a device. Boolean ones are 1 or 0.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i32)]
         #[non_exhaustive]
@@ -91,39 +91,39 @@ macro_rules! attributes {
 }
 
 attributes! {
-    /// Most threads of a block.
+    /// Maximum number of threads per block.
     MaxThreadsPerBlock = 1,
-    /// Longest block along x.
+    /// Maximum block size along x.
     MaxBlockDimX = 2,
-    /// Longest block along y.
+    /// Maximum block size along y.
     MaxBlockDimY = 3,
-    /// Longest block along z.
+    /// Maximum block size along z.
     MaxBlockDimZ = 4,
-    /// Longest grid along x.
+    /// Maximum grid size along x.
     MaxGridDimX = 5,
-    /// Longest grid along y.
+    /// Maximum grid size along y.
     MaxGridDimY = 6,
-    /// Longest grid along z.
+    /// Maximum grid size along z.
     MaxGridDimZ = 7,
-    /// Bytes of shared memory that a block gets without asking.
+    /// Bytes of shared memory that a block can use without opting in to more.
     MaxSharedMemoryPerBlock = 8,
     /// Bytes of constant memory.
     TotalConstantMemory = 9,
     /// Threads of a warp.
     WarpSize = 10,
-    /// Registers that a block can have.
+    /// Maximum number of registers per block.
     MaxRegistersPerBlock = 12,
     /// Highest clock of the multiprocessors in kHz.
     ClockRate = 13,
     /// Streaming multiprocessors.
     MultiprocessorCount = 16,
-    /// Whether kernels that run for long are ended.
+    /// Whether kernels have a run-time limit.
     KernelExecTimeout = 17,
     /// Whether it shares the host's memory.
     Integrated = 18,
     /// Whether it can map the host's memory.
     CanMapHostMemory = 19,
-    /// Who may use it.
+    /// Who may use the device.
     ComputeMode = 20,
     /// Whether kernels run at the same time.
     ConcurrentKernels = 31,
@@ -131,7 +131,7 @@ attributes! {
     EccEnabled = 32,
     /// Its PCI bus.
     PciBusId = 33,
-    /// Its place on the PCI bus.
+    /// Its device number on the PCI bus.
     PciDeviceId = 34,
     /// Highest clock of the memory in kHz.
     MemoryClockRate = 36,
@@ -139,11 +139,11 @@ attributes! {
     GlobalMemoryBusWidth = 37,
     /// Bytes of the second-level cache.
     L2CacheSize = 38,
-    /// Threads that a multiprocessor holds.
+    /// Maximum number of resident threads per multiprocessor.
     MaxThreadsPerMultiprocessor = 39,
-    /// Engines that copy beside kernels.
+    /// Number of copy engines that run concurrently with kernels.
     AsyncEngineCount = 40,
-    /// Whether host and device share addresses.
+    /// Whether host and device share an address space.
     UnifiedAddressing = 41,
     /// Its PCI domain.
     PciDomainId = 50,
@@ -153,9 +153,9 @@ attributes! {
     ComputeCapabilityMinor = 76,
     /// Whether streams have priorities.
     StreamPrioritiesSupported = 78,
-    /// Bytes of shared memory of a multiprocessor.
+    /// Bytes of shared memory per multiprocessor.
     MaxSharedMemoryPerMultiprocessor = 81,
-    /// Registers of a multiprocessor.
+    /// Registers per multiprocessor.
     MaxRegistersPerMultiprocessor = 82,
     /// Whether it has managed memory.
     ManagedMemory = 83,
@@ -165,13 +165,13 @@ attributes! {
     PageableMemoryAccess = 88,
     /// Whether cooperative launches work.
     CooperativeLaunch = 95,
-    /// Bytes of shared memory that a block can ask for.
+    /// Bytes of shared memory that a block can opt in to.
     MaxSharedMemoryPerBlockOptin = 97,
-    /// Blocks that a multiprocessor holds.
+    /// Maximum number of resident blocks per multiprocessor.
     MaxBlocksPerMultiprocessor = 106,
-    /// Bytes of L2 that can be set aside for accesses that persist.
+    /// Maximum bytes of L2 that can be reserved for persisting accesses.
     MaxPersistingL2CacheSize = 108,
-    /// Bytes of each block's shared memory that the system takes.
+    /// Bytes of shared memory per block that the system reserves.
     ReservedSharedMemoryPerBlock = 111,
     /// Whether it has stream-ordered pools.
     MemoryPoolsSupported = 115,

@@ -6,12 +6,12 @@ use std::{fmt, ptr};
 
 use crate::sys::{self, CUresult};
 
-/// What every fallible function of this crate returns.
+/// The return type of every fallible function of this crate.
 pub type CudaResult<T> = Result<T, CudaError>;
 
 /// A driver function that failed.
 ///
-/// Functions that wait or that queue work also return the failures of kernels launched before.
+/// Functions that wait or queue work also return the failures of earlier kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CudaError {
     code: ErrorCode,
@@ -19,7 +19,7 @@ pub struct CudaError {
 }
 
 impl CudaError {
-    /// The error of a driver function, for those who refuse on its behalf.
+    /// Creates the error of a driver function, for code that rejects a call before the driver does.
     pub const fn new(function: &'static str, code: ErrorCode) -> Self {
         Self { code, function }
     }
@@ -41,7 +41,7 @@ impl CudaError {
 
     /// The driver function, such as `cuMemAlloc`.
     pub fn function(self) -> &'static str {
-        // Which revision of a function was called says nothing to a reader.
+        // The revision of the function does not matter to a reader.
         self.function.trim_end_matches("_v2")
     }
 }
@@ -70,7 +70,7 @@ impl fmt::Display for CudaError {
 
 impl std::error::Error for CudaError {}
 
-/// A result code: those that are named here, and any other that a driver returns.
+/// A result code: those named here, and any other that a driver returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ErrorCode(u32);
 
@@ -131,7 +131,7 @@ impl ErrorCode {
         self.0
     }
 
-    /// The name, such as `CUDA_ERROR_INVALID_VALUE`; the driver is asked for those that are not named here.
+    /// The name, such as `CUDA_ERROR_INVALID_VALUE`; for codes that are not named here the driver is asked.
     pub fn name(self) -> Cow<'static, str> {
         match (self, self.known()) {
             (_, Some(name)) => name.into(),

@@ -1,4 +1,4 @@
-//! Events: marks in a stream that others wait for, and that time what lies between.
+//! Events: markers in a stream that other work waits for, and that measure the time between them.
 
 use std::ptr::null_mut;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::sys::{CUevent, Handle};
 flags! {
     /// How to make an event.
     EventFlags {
-        /// Timed, waited for as the context waits.
+        /// Timed; waiting follows the context's flags.
         DEFAULT = 0;
-        /// Who waits for it sleeps.
+        /// Waiting threads sleep.
         BLOCKING_SYNC = 1;
         /// Not timed, which makes it cheaper.
         DISABLE_TIMING = 2;
@@ -29,7 +29,7 @@ pub enum EventStatus {
     NotReady,
 }
 
-/// A mark in a stream. Destroyed when dropped; the driver keeps it until what waits for it has passed.
+/// A marker in a stream. Destroyed when dropped; the driver keeps it until everything that waits for it has passed.
 #[derive(Debug)]
 pub struct Event {
     raw: Handle,
@@ -46,7 +46,7 @@ impl Event {
         Ok(Self { raw: Handle(raw), context })
     }
 
-    /// Marks what has been queued on the stream so far.
+    /// Records the event behind all work queued on the stream so far.
     pub fn record(&self, stream: &Stream) -> CudaResult<()> {
         // SAFETY: both handles are alive.
         unsafe { call!(cuEventRecord(self.as_raw(), stream.as_raw())) }
@@ -68,7 +68,7 @@ impl Event {
         unsafe { call!(cuEventSynchronize(self.as_raw())) }
     }
 
-    /// Milliseconds from `start` to this event; both have to be timed, recorded and reached.
+    /// Milliseconds from `start` to this event; both must be timed, recorded and reached.
     pub fn elapsed_time_f32(&self, start: &Self) -> CudaResult<f32> {
         let mut milliseconds = 0.0;
         // SAFETY: the handles are alive, the pointer is to a live number.

@@ -91,7 +91,7 @@ impl Function {
         Self { raw: Handle(raw), _module: module }
     }
 
-    /// One of its numbers.
+    /// The value of an attribute.
     pub fn get_attribute(&self, attribute: FunctionAttribute) -> CudaResult<i32> {
         let mut value = 0;
         // SAFETY: the handle is alive, the pointer is to a live integer.
@@ -99,13 +99,13 @@ impl Function {
         Ok(value)
     }
 
-    /// Changes one of the numbers that can be changed.
+    /// Changes an attribute that can be set.
     pub fn set_attribute(&self, attribute: FunctionAttribute, value: i32) -> CudaResult<()> {
         // SAFETY: the handle is alive; the driver checks the value.
         unsafe { call!(cuFuncSetAttribute(self.as_raw(), attribute as u32, value)) }
     }
 
-    /// Blocks of this size that a multiprocessor holds at a time.
+    /// The number of blocks of this size that fit on a multiprocessor at a time.
     pub fn max_active_blocks_per_multiprocessor(&self, block: BlockSize, shared_bytes: usize) -> CudaResult<u32> {
         const FUNCTION: &str = "cuOccupancyMaxActiveBlocksPerMultiprocessor";
         let threads = [block.y, block.z].iter().try_fold(block.x, |threads, n| threads.checked_mul(*n));
@@ -117,10 +117,10 @@ impl Function {
         Ok(count.max(0) as u32)
     }
 
-    /// Clusters of this size that the device holds at a time.
+    /// The number of clusters of this size that fit on the device at a time.
     pub fn max_active_clusters(&self, cluster: ClusterSize, block: BlockSize, shared_bytes: u32) -> CudaResult<u32> {
         let attributes = [LaunchAttribute::ClusterDimension(cluster).to_raw()];
-        // The driver wants a grid of whole clusters, and does not look further at it.
+        // The driver requires a grid of whole clusters, and ignores its size otherwise.
         let grid = GridSize::xyz(cluster.x, cluster.y, cluster.z);
         let config = launch_config(grid, block, shared_bytes, null_mut(), &attributes);
         let mut count = 0;
@@ -129,30 +129,30 @@ impl Function {
         Ok(count.max(0) as u32)
     }
 
-    /// The driver's handle; it ends with the function's module.
+    /// The driver's handle, valid as long as the function's module.
     pub fn as_raw(&self) -> CUfunction {
         self.raw.0
     }
 }
 
-/// What can be asked about a function, and some of it set.
+/// Attributes of a function; some of them can be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum FunctionAttribute {
-    /// Most threads of a block, with the registers it uses.
+    /// Maximum number of threads per block, given the registers that it uses.
     MaxThreadsPerBlock = 0,
     /// Bytes of static shared memory.
     SharedMemorySizeBytes = 1,
     /// Bytes of constants.
     ConstSizeBytes = 2,
-    /// Bytes of local memory of a thread: spills and stack.
+    /// Bytes of local memory per thread: spills and stack.
     LocalSizeBytes = 3,
-    /// Registers of a thread.
+    /// Registers per thread.
     NumRegisters = 4,
     /// PTX version, 10 × major + minor.
     PtxVersion = 5,
-    /// Compute capability it was compiled for, 10 × major + minor.
+    /// The compute capability that it was compiled for, 10 × major + minor.
     BinaryVersion = 6,
     /// Whether global loads are kept in L1.
     CacheModeCa = 7,
@@ -160,34 +160,34 @@ pub enum FunctionAttribute {
     MaxDynamicSharedSizeBytes = 8,
     /// Percentage of L1 to use as shared memory. Can be set.
     PreferredSharedMemoryCarveout = 9,
-    /// Whether launches have to give the size of clusters.
+    /// Whether launches must specify the cluster size.
     ClusterSizeMustBeSet = 10,
-    /// Blocks of a cluster along x, if the kernel says.
+    /// Blocks of a cluster along x, if the kernel declares it.
     RequiredClusterWidth = 11,
-    /// Blocks of a cluster along y, if the kernel says.
+    /// Blocks of a cluster along y, if the kernel declares it.
     RequiredClusterHeight = 12,
-    /// Blocks of a cluster along z, if the kernel says.
+    /// Blocks of a cluster along z, if the kernel declares it.
     RequiredClusterDepth = 13,
     /// Whether clusters of more than 8 blocks are allowed. Can be set.
     NonPortableClusterSizeAllowed = 14,
 }
 
-/// What a launch may ask for beyond grid, block and shared memory; see [`Stream::launch_with`](crate::stream::Stream::launch_with).
+/// Options of a launch beyond grid, block and shared memory; see [`Stream::launch_with`](crate::stream::Stream::launch_with).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LaunchAttribute {
-    /// All blocks run at the same time.
+    /// All blocks are resident at the same time.
     Cooperative,
-    /// Blocks run in clusters of this size. A kernel that declares its clusters needs no attribute.
+    /// Blocks run in clusters of this size. A kernel that declares its cluster size needs no attribute.
     ClusterDimension(ClusterSize),
-    /// Blocks may start before the kernel ahead has ended; they wait for it with `griddepcontrol.wait`.
+    /// Blocks may start before the previous kernel has ended; they wait for it with `griddepcontrol.wait`.
     ProgrammaticStreamSerialization,
     /// The launch's own priority.
     Priority(i32),
 }
 
 impl LaunchAttribute {
-    /// The most that one launch takes.
+    /// The maximum number of attributes per launch.
     pub const MOST: usize = 4;
 
     pub(crate) fn to_raw(self) -> CUlaunchAttribute {
@@ -203,7 +203,7 @@ impl LaunchAttribute {
     }
 }
 
-/// What [`launch!`](crate::launch!) passes for an argument.
+/// The pointer that [`launch!`](crate::launch!) passes for an argument.
 #[doc(hidden)]
 pub fn argument<T: DeviceCopy>(value: &T) -> *mut c_void {
     // The driver only reads through it.

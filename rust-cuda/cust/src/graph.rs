@@ -1,4 +1,4 @@
-//! Graphs: work that was recorded from a stream, to be run as a whole at the price of one launch.
+//! Graphs: work that was captured from a stream, and runs as a whole at the cost of one launch.
 
 use std::ptr::null_mut;
 
@@ -7,7 +7,7 @@ use crate::error::CudaResult;
 use crate::stream::Stream;
 use crate::sys::{CUgraph, CUgraphExec, Handle};
 
-/// A record of work; see [`Stream::begin_capture`].
+/// A captured sequence of work; see [`Stream::begin_capture`].
 #[derive(Debug)]
 pub struct Graph {
     raw: Handle,
@@ -19,7 +19,7 @@ impl Graph {
         Self { raw: Handle(raw), context }
     }
 
-    /// How many kernels, copies and fills it holds.
+    /// The number of kernels, copies and fills.
     pub fn num_nodes(&self) -> CudaResult<usize> {
         let mut count = 0;
         // SAFETY: the handle is alive; without an array for them only the number of nodes is written.
@@ -27,7 +27,7 @@ impl Graph {
         Ok(count)
     }
 
-    /// Makes it ready to run. The record may be dropped.
+    /// Instantiates the graph, so that it can run. The graph itself may then be dropped.
     pub fn instantiate(&self) -> CudaResult<GraphExec> {
         let mut raw = null_mut();
         // SAFETY: the handle is alive, the pointer is to a live handle; 0 asks for nothing special.
@@ -56,17 +56,17 @@ pub struct GraphExec {
 }
 
 impl GraphExec {
-    /// Sends it to the device ahead of its first launch.
+    /// Uploads the graph to the device before its first launch.
     pub fn upload(&self, stream: &Stream) -> CudaResult<()> {
         // SAFETY: both handles are alive.
         unsafe { call!(cuGraphUpload(self.as_raw(), stream.as_raw())) }
     }
 
-    /// Queues all of it.
+    /// Queues the whole graph.
     ///
     /// # Safety
-    /// What the recorded work uses is still there, and stays until it has run: device memory, pinned memory, functions. Arguments were
-    /// copied when they were recorded.
+    /// Everything that the captured work uses must exist until it has run: device memory, pinned memory, functions. Arguments
+    /// were copied when they were captured.
     pub unsafe fn launch(&self, stream: &Stream) -> CudaResult<()> {
         // SAFETY: both handles are alive; the rest is the caller's promise.
         unsafe { call!(cuGraphLaunch(self.as_raw(), stream.as_raw())) }

@@ -23,13 +23,13 @@ use device::Device;
 use error::CudaResult;
 
 flags! {
-    /// How to initialise the driver. There are no flags so far.
+    /// Flags of the driver's initialisation. None exist so far.
     CudaFlags {}
 }
 
-/// Initialises the driver, and loads it if nothing has. May be called again.
+/// Initialises the driver, and loads it if it is not loaded yet. May be called more than once.
 ///
-/// Everything but [`CudaApiVersion::get`] and [`sys::driver`] fails before it.
+/// Everything except [`CudaApiVersion::get`] and [`sys::driver`] fails before this call.
 pub fn init(flags: CudaFlags) -> CudaResult<()> {
     // SAFETY: the driver checks the flags.
     unsafe { call!(cuInit(flags.bits())) }

@@ -1,4 +1,4 @@
-//! What most modules write with: calls of the driver, sets of flags, launches.
+//! Macros that most modules use: driver calls, sets of flags, launches.
 
 /// Calls a function of the driver; its result code becomes a `CudaResult<()>`.
 macro_rules! call {
@@ -56,11 +56,11 @@ macro_rules! flags {
 
 /// Queues a kernel: `launch!(function<<<grid, block, shared_bytes, stream>>>(arguments…))`, or `module.function` to look it up first.
 ///
-/// Grid and block are numbers, pairs or triples. It gives a [`CudaResult`](crate::error::CudaResult); a kernel that fails shows at a later
-/// call. One call of the driver, no allocation.
+/// Grid and block are numbers, pairs or triples. The result is a [`CudaResult`](crate::error::CudaResult); a kernel that fails
+/// is reported by a later call. It takes one driver call and no allocation.
 ///
 /// # Safety
-/// As for [`Stream::launch`](crate::stream::Stream::launch): it has to stand in an `unsafe` block.
+/// As for [`Stream::launch`](crate::stream::Stream::launch); the macro must be used in an `unsafe` block.
 #[macro_export]
 macro_rules! launch {
     ($module:ident.$function:ident<<<$grid:expr, $block:expr, $shared:expr, $stream:ident>>>($($argument:expr),* $(,)?)) => {

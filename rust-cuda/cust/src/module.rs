@@ -13,10 +13,10 @@ use crate::sys::{CUmodule, Handle};
 const ERROR_LOG_BUFFER: u32 = 5;
 const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
 
-/// Room for what the compiler says about a module that it refuses; the driver cuts off the rest.
+/// Room for the compiler's messages about a module that it rejects; the driver truncates the rest.
 const LOG_BYTES: usize = 8 << 10;
 
-/// A loaded module. Unloaded when it and the functions that were looked up in it are gone.
+/// A loaded module. Unloaded when it and all functions looked up in it are dropped.
 #[derive(Debug, Clone)]
 pub struct Module(Arc<Loaded>);
 
@@ -27,7 +27,7 @@ pub(crate) struct Loaded {
 }
 
 impl Module {
-    /// Compiles PTX for the device of the current context. The driver remembers what it has compiled, on disk too.
+    /// Compiles PTX for the device of the current context. The driver caches compiled code, also on disk.
     pub fn from_ptx(ptx: impl AsRef<str>, options: &[ModuleJitOption]) -> Result<Self, JitError> {
         const FUNCTION: &str = "cuModuleLoadDataEx";
         let ptx = CString::new(ptx.as_ref()).map_err(|_| CudaError::new(FUNCTION, ErrorCode::INVALID_PTX))?;
@@ -35,21 +35,21 @@ impl Module {
         unsafe { Self::load(ptx.as_ptr().cast(), options) }
     }
 
-    /// Loads machine code, or a file of several kinds of it.
+    /// Loads machine code: a cubin, or a fatbin for several architectures.
     ///
     /// # Safety
-    /// The bytes are a whole cubin or fatbin: the driver takes their length from themselves.
+    /// The bytes must be a complete cubin or fatbin: the driver reads their length from their contents.
     pub unsafe fn from_cubin(bytes: impl AsRef<[u8]>, options: &[ModuleJitOption]) -> Result<Self, JitError> {
         // SAFETY: passed on.
         unsafe { Self::load(bytes.as_ref().as_ptr().cast(), options) }
     }
 
     /// # Safety
-    /// The image is whole, in one of the forms that the driver takes.
+    /// The image must be complete, in one of the formats that the driver takes.
     unsafe fn load(image: *const c_void, options: &[ModuleJitOption]) -> Result<Self, JitError> {
         let context = Context::current()?;
         let mut log = vec![0u8; LOG_BYTES];
-        // Numbers are passed in the pointer itself.
+        // Numbers are passed as the pointer's value.
         let logging =
             [(ERROR_LOG_BUFFER, log.as_mut_ptr().cast()), (ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES as *mut c_void)];
         let all = options.iter().map(|option| option.to_raw()).chain(logging);
@@ -97,17 +97,17 @@ impl Drop for Loaded {
     }
 }
 
-/// How the driver compiles a module.
+/// Options for the compilation of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModuleJitOption {
-    /// At most this many registers a thread.
+    /// Limits the registers per thread.
     MaxRegisters(u32),
-    /// How hard to optimise.
+    /// The optimisation level.
     OptLevel(OptLevel),
-    /// Write what a debugger needs.
+    /// Whether to emit debug information.
     GenerateDebugInfo(bool),
-    /// Write source lines.
+    /// Whether to emit line information.
     GenerateLineInfo(bool),
 }
 
@@ -120,7 +120,7 @@ pub enum OptLevel {
     O1 = 1,
     O2 = 2,
     O3 = 3,
-    /// What the driver does unless it is told.
+    /// The driver's default.
     O4 = 4,
 }
 
@@ -136,7 +136,7 @@ impl ModuleJitOption {
     }
 }
 
-/// A module that could not be loaded, and what the compiler said. Turns into a [`CudaError`], which leaves that out.
+/// A module that could not be loaded, with the compiler's messages. Converts to a [`CudaError`], which drops the messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JitError {
     error: CudaError,
@@ -149,7 +149,7 @@ impl JitError {
         self.error
     }
 
-    /// The compiler's messages; often there are none.
+    /// The compiler's messages; often empty.
     pub fn log(&self) -> &str {
         &self.log
     }

@@ -1,8 +1,8 @@
-//! Named ranges for profilers, by NVIDIA's tools extension: what Nsight shows above the kernels of a range.
+//! Named ranges for profilers, through NVIDIA's tools extension (NVTX): Nsight shows them above the kernels of a range.
 //!
-//! The extension has no library. A profiler names its own in `NVTX_INJECTION64_PATH` before it starts a program; that is loaded at the first
-//! range, and gets a table of places for the functions that it wants called. Where nobody profiles, the variable is not there, and [`range`] looks
-//! at one pointer.
+//! NVTX has no library of its own. A profiler names its library in `NVTX_INJECTION64_PATH` before it starts a program; this
+//! library is loaded at the first range, and receives a table of slots for the functions that it wants called. Without a
+//! profiler the variable is not set, and [`range`] only checks one pointer.
 //!
 //! # Sources
 //! NVIDIA, "NVTX - NVIDIA Tools Extension", and the numbers of its types.
@@ -17,18 +17,19 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libloading::Library;
 
-/// Names the profiler's library.
+/// The variable that names the profiler's library.
 const VARIABLE: &str = "NVTX_INJECTION64_PATH";
 const ENTRY: &[u8] = b"InitializeInjectionNvtx2\0";
 
-/// Modules of functions, and how many places each has, of which the first is none: ranges and marks (1), names of CUDA's driver (2), of OpenCL
-/// (3) and of CUDA's runtime (4), ranges and marks with domains (5), locks (6). Profilers refuse a program that lacks one, whatever it calls.
+/// The number of function slots of each module, the first of which is unused: ranges and marks (1), names for CUDA's driver
+/// (2), for OpenCL (3) and for CUDA's runtime (4), ranges and marks with domains (5), locks (6). Profilers reject a program
+/// that lacks one of them, whatever it calls.
 const FUNCTIONS: [usize; 7] = [0, 16, 9, 15, 7, 16, 7];
 const CORE: usize = 1;
 const MOST: usize = 16;
 const RANGE_PUSH_A: usize = 9;
 const RANGE_POP: usize = 11;
-/// What a profiler asks for: a table of modules, and one with the extension's version.
+/// The tables that a profiler asks for: a table of modules, and one with the extension's version.
 const CALLBACKS: u32 = 1;
 const VERSION_INFO: u32 = 3;
 const VERSION: u32 = 3;
@@ -36,7 +37,7 @@ const VERSION: u32 = 3;
 static PLACES: [[AtomicPtr<c_void>; MOST]; FUNCTIONS.len()] =
     [const { [const { AtomicPtr::new(null_mut()) }; MOST] }; FUNCTIONS.len()];
 
-/// Where each function's place is, and nothing behind the last.
+/// The address of each function's slot, ended by null.
 struct Table([*const AtomicPtr<c_void>; MOST + 1]);
 
 // SAFETY: the pointers are to statics that may be shared.
@@ -65,7 +66,7 @@ struct Callbacks {
 static EXPORTED: Callbacks = Callbacks { size: size_of::<Callbacks>(), module };
 
 /// # Safety
-/// Both pointers are to what they say, or null.
+/// Both pointers must be valid or null.
 unsafe extern "C" fn module(module: c_int, table: *mut *const *const AtomicPtr<c_void>, count: *mut c_uint) -> c_int {
     let module = usize::try_from(module).unwrap_or_default();
     let Some(functions) = FUNCTIONS.get(module).filter(|functions| **functions > 0) else { return 0 };
@@ -113,7 +114,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// Those of the library that the environment names, which is loaded once.
+    /// The functions of the library that the environment names, which is loaded once.
     fn get() -> Option<&'static Self> {
         static RANGES: OnceLock<Option<Ranges>> = OnceLock::new();
         RANGES.get_or_init(|| Self::load(&env::var_os(VARIABLE)?)).as_ref()
@@ -124,12 +125,12 @@ impl Ranges {
         let library = unsafe { Library::new(path) }.ok()?;
         // SAFETY: the function of that name has that type.
         let initialize = *unsafe { library.get::<Initialize>(ENTRY) }.ok()?;
-        // Its functions are called until the program ends.
+        // Its functions are called until the program ends, so it is never unloaded.
         mem::forget(library);
         Self::from(initialize)
     }
 
-    /// What a profiler puts into the places; nothing if it does not want ranges.
+    /// The functions that a profiler writes to the slots; `None` if it does not want ranges.
     fn from(initialize: Initialize) -> Option<Self> {
         // SAFETY: it gets what it is made for.
         if unsafe { initialize(export) } == 0 {
@@ -155,15 +156,15 @@ impl Ranges {
     }
 }
 
-/// A range of this thread, which ends when it is dropped.
+/// A range on this thread, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Range {
     pop: unsafe extern "C" fn() -> c_int,
-    /// Ranges are a thread's, the last that began ends first.
+    /// Ranges belong to a thread, and end in reverse order.
     thread: PhantomData<*const ()>,
 }
 
-/// Begins a range of that name, if a profiler wants to know. Ranges nest.
+/// Begins a range with this name, if a profiler is active. Ranges nest.
 pub fn range(name: &str) -> Option<Range> {
     Ranges::get().map(|ranges| ranges.range(name))
 }

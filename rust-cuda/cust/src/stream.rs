@@ -1,4 +1,4 @@
-//! Streams: queues of work, each in its own order.
+//! Streams: queues of work that each run in order.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -13,7 +13,7 @@ use crate::sys::{CUlaunchAttribute, CUlaunchConfig, CUstream, Handle};
 flags! {
     /// How to make a stream.
     StreamFlags {
-        /// In order with the null stream too.
+        /// Also ordered with the null stream.
         DEFAULT = 0;
         /// Independent of the null stream.
         NON_BLOCKING = 1;
@@ -23,12 +23,12 @@ flags! {
 flags! {
     /// How a stream waits for an event.
     StreamWaitEventFlags {
-        /// There is one way.
+        /// The only mode.
         DEFAULT = 0;
     }
 }
 
-/// A queue of work. Destroyed when dropped; what is queued on it still runs.
+/// A queue of work. Destroyed when dropped; work queued on it still runs.
 #[derive(Debug)]
 pub struct Stream {
     raw: Handle,
@@ -36,7 +36,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A new stream in the current context. The lower the number of a priority, the earlier its blocks start; see
+    /// A new stream in the current context. Blocks of a stream with a lower priority number start earlier; see
     /// [`CurrentContext::get_stream_priority_range`](crate::context::CurrentContext::get_stream_priority_range).
     pub fn new(flags: StreamFlags, priority: Option<i32>) -> CudaResult<Self> {
         let context = Context::current()?;
@@ -46,7 +46,7 @@ impl Stream {
         Ok(Self { raw: Handle(raw), context })
     }
 
-    /// The flags it was made with.
+    /// The flags that it was created with.
     pub fn get_flags(&self) -> CudaResult<StreamFlags> {
         let mut bits = 0;
         // SAFETY: the handle is alive, the pointer is to a live integer.
@@ -62,13 +62,13 @@ impl Stream {
         Ok(priority)
     }
 
-    /// Waits for all that is queued.
+    /// Waits for all queued work.
     pub fn synchronize(&self) -> CudaResult<()> {
         // SAFETY: the handle is alive.
         unsafe { call!(cuStreamSynchronize(self.as_raw())) }
     }
 
-    /// Whether all that was queued is done.
+    /// Whether all queued work is done.
     pub fn query(&self) -> CudaResult<bool> {
         // SAFETY: the handle is alive.
         match unsafe { call!(cuStreamQuery(self.as_raw())) } {
@@ -78,18 +78,18 @@ impl Stream {
         }
     }
 
-    /// Holds back what is queued from here on until the device reaches the event.
+    /// Makes later work on this stream wait until the device reaches the event.
     pub fn wait_event(&self, event: &Event, flags: StreamWaitEventFlags) -> CudaResult<()> {
         // SAFETY: both handles are alive; the driver keeps the event until the stream has passed it.
         unsafe { call!(cuStreamWaitEvent(self.as_raw(), event.as_raw(), flags.bits())) }
     }
 
-    /// Queues a kernel. `arguments` point to the values of the parameters, in order; the driver copies them before it returns. One call
-    /// of the driver, no allocation. [`launch!`](crate::launch!) writes the pointers.
+    /// Queues a kernel. `arguments` point to the values of the parameters, in order; the driver copies them before it returns.
+    /// This takes one driver call and no allocation. [`launch!`](crate::launch!) writes the pointers.
     ///
     /// # Safety
-    /// The arguments are as many as the kernel has parameters and of their types, the pointers among them are good for what the kernel
-    /// does with them until it has run, and the kernel may be launched with this grid, block and shared memory.
+    /// The arguments must match the kernel's parameters in number and type, pointers among them must stay valid for what the
+    /// kernel does with them until it has run, and the kernel must permit this grid, block and shared memory.
     #[inline]
     pub unsafe fn launch(
         &self,
@@ -143,13 +143,13 @@ impl Stream {
         unsafe { call!(cuLaunchKernelEx(&config, function.as_raw(), arguments.as_ptr().cast_mut(), null_mut())) }
     }
 
-    /// Begins to record what is queued, instead of running it; [`end_capture`](Self::end_capture) returns the record.
+    /// Starts to capture queued work instead of running it; [`end_capture`](Self::end_capture) returns the graph.
     pub fn begin_capture(&self, mode: StreamCaptureMode) -> CudaResult<()> {
         // SAFETY: the handle is alive.
         unsafe { call!(cuStreamBeginCapture_v2(self.as_raw(), mode as u32)) }
     }
 
-    /// Ends a recording.
+    /// Ends a capture.
     pub fn end_capture(&self) -> CudaResult<Graph> {
         let mut graph = null_mut();
         // SAFETY: the handle is alive, the pointer is to a live handle.
@@ -157,7 +157,7 @@ impl Stream {
         Ok(Graph::from_raw(graph, self.context.clone()))
     }
 
-    /// Whether it is being recorded.
+    /// Whether the stream is being captured.
     pub fn is_capturing(&self) -> CudaResult<bool> {
         let mut status = 0;
         // SAFETY: the handle is alive, the pointer is to a live integer.
@@ -195,11 +195,11 @@ pub(crate) fn launch_config(
     }
 }
 
-/// What else may happen in the process while a stream is recorded.
+/// Which calls are allowed in the process while a stream is captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum StreamCaptureMode {
-    /// No call that could upset a recording, from any thread.
+    /// No call that could invalidate a capture, from any thread.
     Global = 0,
     /// No such call from this thread.
     ThreadLocal = 1,

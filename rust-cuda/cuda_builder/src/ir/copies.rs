@@ -1,24 +1,24 @@
-//! Copies of memory that are left when everything else is optimised.
+//! Memory copies that remain after all optimisation.
 
 use std::fmt::Write as _;
 
 /// Bytes of the widest access.
 const WIDE: u64 = 16;
-/// Up to here a copy is written out; a longer one LLVM makes a loop of.
+/// Copies up to this length are expanded; LLVM turns a longer one into a loop.
 const LONGEST: u64 = 128;
 
 /// IR whose copies move 16 bytes at a time.
 pub(crate) struct Widened {
     pub(crate) ir: String,
-    /// Whether local variables of their length were copied to or from, which SROA now makes values of.
+    /// Whether local variables of their length were source or destination of a copy, which SROA can now promote to values.
     pub(crate) has_locals: bool,
 }
 
-/// `ir`, in which what is copied from one place that is aligned to 16 bytes to another is loaded and stored as vectors of 16 bytes. Nothing
-/// if there are no such copies.
+/// `ir` with widened copies: a copy between two places that are aligned to 16 bytes becomes loads and stores of 16-byte
+/// vectors. `None` if there are no such copies.
 ///
-/// A value that is loaded and stored as it is becomes a copy of memory, of which llc makes accesses of 8 bytes, or, where a local variable
-/// stands between, of the size of its elements: twice the requests, and bank conflicts.
+/// A value that is loaded and stored unchanged becomes a memory copy. llc turns it into accesses of 8 bytes or, if a local
+/// variable lies between, of the size of its elements: twice the requests, and bank conflicts.
 pub(crate) fn widened(ir: &str) -> Option<Widened> {
     let mut out = String::new();
     let (mut done, mut count, mut has_locals) = (0, 0, false);
@@ -59,7 +59,7 @@ impl<'a> Place<'a> {
             None => argument.starts_with("ptr ").then_some("ptr".len())?,
         };
         let (ty, rest) = argument.split_at(length);
-        // A constant expression has spaces; the values that are meant here have none.
+        // A constant expression contains spaces; the values handled here contain none.
         let (attributes, pointer) = rest.rsplit_once(' ')?;
         let is_value = pointer.starts_with(['%', '@']) && !attributes.contains(['%', '@']);
         let align = attributes.split_once("align ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
@@ -77,12 +77,12 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A call of `llvm.memcpy` or `llvm.memmove` with a length that is known.
+/// A call of `llvm.memcpy` or `llvm.memmove` with a known length.
 struct Copy<'a> {
     to: Place<'a>,
     from: Place<'a>,
     bytes: u64,
-    /// What follows the call: `, !dbg !3` among it.
+    /// The text after the call, including `, !dbg !3`.
     metadata: &'a str,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Copy<'a> {
         is_wide.then_some(Copy { to, from, bytes, metadata })
     }
 
-    /// All of it is loaded before any is stored: the places of a move may overlap.
+    /// All bytes are loaded before any is stored: the ranges of a move may overlap.
     fn write(&self, out: &mut String, count: &mut usize) {
         let Copy { to, from, bytes, metadata } = self;
         let (loads, stores) = (*count, *count + (bytes / WIDE) as usize);

@@ -1,4 +1,4 @@
-//! The modules that rustc made of a crate and its dependencies, joined by the names of their items, without the texts.
+//! The modules that rustc made from a crate and its dependencies, linked by the names of their items, without the texts.
 
 use std::{collections::BTreeSet, hash::Hasher as _};
 
@@ -11,12 +11,12 @@ use super::{
 };
 use crate::frontend::hash;
 
-/// Modules whose items may refer to one another's.
+/// Modules whose items may refer to each other's.
 ///
-/// It takes the place of a linker, which would read and write the whole program for an edit of one kernel.
+/// This replaces a linker, which would read and write the whole program for an edit of one kernel.
 pub(crate) struct Graph {
     modules: Vec<Index>,
-    /// What each symbol of each module means there, if anything does.
+    /// The item that each symbol of each module refers to, if any.
     meanings: Vec<Vec<Option<Place>>>,
 }
 
@@ -27,9 +27,9 @@ pub(crate) struct Place {
     pub(super) item: usize,
 }
 
-/// What a kernel is made of.
+/// The items that a kernel consists of.
 pub(crate) struct Reach {
-    /// Of everything that decides its cut, but for its marker and the architecture.
+    /// The hash of everything that decides its cut, except its marker and the architecture.
     pub(crate) hash: String,
     pub(crate) modules: BTreeSet<usize>,
     /// Whether the cut depends on the architecture.
@@ -37,9 +37,9 @@ pub(crate) struct Reach {
 }
 
 impl Graph {
-    /// Joins modules, or names a symbol that two of them define.
+    /// Links modules, or returns a symbol that two of them define.
     pub(crate) fn new(modules: Vec<Index>) -> Result<Graph, String> {
-        // Where what every module may refer to is defined; if it is nowhere, the first declaration of it.
+        // The definition of each exported symbol; if it has none, its first declaration.
         let mut exported: FxHashMap<&str, (Linkage, Place)> = FxHashMap::default();
         let places = modules.iter().enumerate().flat_map(|(module, index)| {
             index.items.iter().enumerate().map(move |(item, entry)| (index, entry, Place { module, item }))
@@ -50,7 +50,7 @@ impl Graph {
             if linkage == Linkage::Strong && before == Some(Linkage::Strong) {
                 return Err(name.to_owned());
             }
-            // What is private to a module is no one else's, and of several that may stand for one another the first does.
+            // Private items of a module are visible to it only; of several interchangeable definitions the first is used.
             if linkage != Linkage::Own && before.is_none_or(|before| linkage > before) {
                 exported.insert(name, (linkage, place));
             }
@@ -67,7 +67,7 @@ impl Graph {
         Ok(Graph { modules, meanings })
     }
 
-    /// The kernels and what their markers say, in the order of their names. One without a marker is not `#[kernel]`'s.
+    /// The kernels and their markers, sorted by name. A kernel without a marker was not declared with `#[kernel]`.
     pub(crate) fn kernels(&self) -> Vec<(Place, &str, Option<&str>)> {
         let mut kernels: Vec<_> = (self.modules.iter().enumerate())
             .flat_map(|(module, index)| {
@@ -81,7 +81,7 @@ impl Graph {
         kernels
     }
 
-    /// What `kernel` reaches. Two have the same hash if they are cut to the same text.
+    /// Everything that `kernel` reaches. Two kernels with the same hash have the same cut.
     pub(crate) fn reach(&self, kernel: Place) -> Reach {
         let mut reached = vec![kernel];
         let mut numbers = FxHashMap::from_iter([(kernel, 0)]);
@@ -117,7 +117,7 @@ impl Graph {
         Reach { hash, modules, asks_arch }
     }
 
-    /// What an item's name means in a module: its own alone, or what all share.
+    /// The item that a name refers to in a module: its own, or the shared one.
     pub(super) fn meaning(&self, place: Place) -> Option<Place> {
         let symbol = self.modules[place.module].items.get(place.item)?.name;
         self.meanings[place.module][symbol]

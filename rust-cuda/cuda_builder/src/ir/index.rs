@@ -1,4 +1,4 @@
-//! What a module has, without its text: enough to know what a kernel reaches, and whether any of it has changed.
+//! The index of a module, without its text: enough to tell what a kernel reaches, and whether any of it has changed.
 
 use std::hash::Hasher as _;
 
@@ -13,42 +13,42 @@ use super::{
 };
 use crate::frontend::hash;
 
-/// A module's items, and how they hang together.
+/// A module's items, and the references between them.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Index {
-    /// Of what a cut has before its items.
+    /// The hash of the part of a cut before its items.
     pub(super) header: String,
-    /// Of the compilation units, if there is line information.
+    /// The hash of the compilation units, if there is line information.
     pub(super) units: Option<String>,
-    /// The names of the items and of what they use, which have their place here as numbers.
+    /// The names of the items and of the symbols that they use; elsewhere they are referred to by index.
     pub(super) symbols: Vec<String>,
     /// The module's items, in its order.
     pub(super) items: Vec<Entry>,
 }
 
-/// What there is to know of an item.
+/// The index entry of an item.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Entry {
     /// Its symbol.
     pub(super) name: usize,
     pub(super) kind: Kind,
     pub(super) linkage: Linkage,
-    /// Of its text in a cut, without the names of what it uses.
+    /// The hash of its text in a cut, without the names of the symbols that it uses.
     pub(super) hash: String,
     /// The symbols in it, in the order of their first use.
     pub(super) uses: Vec<usize>,
-    /// What the marker of a kernel says.
+    /// The contents of a kernel's marker.
     pub(super) marker: Option<String>,
 }
 
-/// Who sees an item, from what yields to what others yield to.
+/// The linkage of an item, in ascending order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Linkage {
-    /// Its module alone.
+    /// Visible to its module only.
     Own,
-    /// Nobody: it is elsewhere.
+    /// Declared here and defined elsewhere.
     Declared,
-    /// All modules, of which several may define the same.
+    /// Visible to all modules, of which several may define it.
     Weak,
     Strong,
 }
@@ -153,7 +153,7 @@ impl Nodes {
     }
 }
 
-/// Text and its end, which is no part of any.
+/// Hashes text with a terminator that occurs in no text.
 fn write(hasher: &mut SipHasher13, text: &str) {
     hasher.write(text.as_bytes());
     hasher.write_u8(0xff);

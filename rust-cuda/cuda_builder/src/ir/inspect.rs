@@ -1,4 +1,4 @@
-//! What is left in a kernel after optimisation that must not be.
+//! Finds code that must not remain in a kernel after optimisation.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -10,7 +10,7 @@ use super::{
 /// Functions the driver provides to every module.
 const DRIVER_FUNCTIONS: [&str; 4] = ["vprintf", "malloc", "free", "__assertfail"];
 
-/// A function that is called and defined nowhere.
+/// A function that is called but not defined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unresolved {
     /// Its Rust name, or its symbol.
@@ -53,7 +53,7 @@ impl fmt::Display for PanicSite {
     }
 }
 
-/// Functions that optimised IR calls and does not have, panics aside.
+/// Functions that optimised IR calls but does not define, except panics.
 pub(crate) fn unresolved(module: &Module<'_>) -> Vec<Unresolved> {
     let missing = module.items.iter().filter(|item| {
         item.kind == Kind::Declaration
@@ -84,7 +84,7 @@ pub(crate) fn panics(module: &Module<'_>) -> Vec<PanicSite> {
             continue;
         }
         let function = demangle(function);
-        // The location is the last argument, unless a helper was handed it by its caller.
+        // The location is the last argument, unless a helper received it from its caller.
         match symbols(line).last().and_then(|name| location(module, name)) {
             Some(location) => {
                 sites.insert(PanicSite { function, location: Some(location) });

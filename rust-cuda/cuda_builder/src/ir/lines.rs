@@ -1,4 +1,4 @@
-//! Line information that speaks of one crate.
+//! Line information restricted to one crate.
 
 use std::{collections::HashMap, path::Path};
 
@@ -7,8 +7,8 @@ use super::{
     scan::{Token, tokens},
 };
 
-/// `ir`, in which what was inlined from outside of `folder` has the line of the call: the library's lines say less of a mistake than
-/// those that called it, and LLVM writes only the innermost to PTX.
+/// `ir` in which code inlined from outside of `folder` has the line of the call: for finding a mistake, the calling lines are
+/// more useful than the library's, and LLVM writes only the innermost to PTX.
 pub(crate) fn of_crate(ir: &str, folder: &Path) -> String {
     let module = Module::parse(ir);
     let own = |location: &str| {

@@ -1,9 +1,9 @@
-//! Just enough of LLVM's textual IR to cut a crate into one module a kernel.
+//! A minimal parser of LLVM's textual IR, to split a crate into one module per kernel.
 //!
-//! rustc hands over the whole crate unoptimised. Cutting before optimisation, and as text, makes the work linear in
-//! the size of the crate, lets kernels be optimised in parallel, and gives each a text that changes only when the
-//! kernel does. Whether it does is known without the text: each module has an index, kept from build to build, of its items' hashes
-//! and of what they use. What a kernel reaches in those is the key of the cache.
+//! rustc hands over the whole crate unoptimised. Splitting before optimisation, and as text, makes the work linear in the size
+//! of the crate, lets kernels be optimised in parallel, and gives each a text that changes only when the kernel does. Whether
+//! it changes is known without the text: each module has an index, kept from build to build, with hashes of its items and the
+//! symbols that they use. The items that a kernel reaches form the key of the cache.
 
 pub(crate) mod copies;
 mod graph;
@@ -90,7 +90,7 @@ impl<'a> Module<'a> {
         } else if text.starts_with("declare ") {
             self.add_item(Kind::Declaration, text);
         } else if text.starts_with('@') {
-            // llvm.used and the like would keep everything alive.
+            // llvm.used and similar globals would keep everything alive.
             if !text.starts_with("@llvm.") {
                 self.add_item(Kind::Global, text);
             }
@@ -99,7 +99,7 @@ impl<'a> Module<'a> {
                 self.attributes.insert(number, value);
             }
         } else if let Some(rest) = text.strip_prefix('!') {
-            // Of named metadata, which describes the module, a cut needs only this.
+            // Of the named metadata, which describes the module, a cut needs only this.
             if let Some(units) = rest.strip_prefix("llvm.dbg.cu = ") {
                 self.units = Some(units);
             } else if let Some((number, value)) = numbered(rest) {

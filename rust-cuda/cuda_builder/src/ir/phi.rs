@@ -1,11 +1,13 @@
-//! What a loop carries over from the turn before.
+//! Values that a loop carries over from the previous iteration.
 
 use std::collections::HashSet;
 
-/// `ir`, in which a phi that has a value of no meaning on one way, and another phi of its block on a second, has zero for the first.
+/// `ir` with zeros in certain phis: a phi that has an undefined value on one edge, and another phi of its block on a second
+/// edge, gets zero for the first.
 ///
-/// That is a loop's `previous = this`: on the first turn there is none, and PTX leaves its register unwritten. ptxas (13.0) then takes
-/// the two for one, and later turns find their own value where that of the turn before should be. A register that is written is kept.
+/// This is a loop's `previous = this`: the first iteration has no previous value, and PTX leaves its register unwritten. ptxas
+/// (13.0) then merges the two registers, and later iterations find their own value in place of the previous one. A register
+/// that is written is kept separate.
 pub(crate) fn settled(ir: &str) -> String {
     let mut out = String::with_capacity(ir.len());
     let mut rest = ir;
@@ -35,7 +37,7 @@ fn result(line: &str) -> Option<&str> {
     value.starts_with("phi ").then_some(name)
 }
 
-/// Whether a phi has nothing on one way, and one of `names` on another.
+/// Whether a phi has an undefined value on one edge, and one of `names` on another.
 fn carries(line: &str, names: &HashSet<&str>) -> bool {
     let values = line.split("[ ").skip(1).filter_map(|way| way.split(',').next());
     let mut others = values.filter_map(|value| value.strip_prefix('%')).filter(|name| Some(*name) != result(line));

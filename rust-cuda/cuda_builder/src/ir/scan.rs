@@ -1,4 +1,4 @@
-//! A tokenizer for the four things a cut has to see: symbols, attribute groups, metadata, and text in between.
+//! A tokenizer for the four things that a cut distinguishes: symbols, attribute groups, metadata, and the text in between.
 
 /// A piece of IR text. Comments are left out.
 #[derive(Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use crate::{
 /// The function whose result is the architecture, as the number in its name.
 const ARCH: &str = "__cuda_arch";
 
-/// The marker of a kernel: `None` when it has none, which means that `#[kernel]` did not make it.
+/// The marker of a kernel: `None` if it has none, which means that it was not declared with `#[kernel]`.
 pub(super) fn marker<'a>(kernel: &Item<'a>) -> Option<&'a str> {
     kernel.text.lines().find(|line| is_marker(line))?.split('"').nth(1)
 }
@@ -34,7 +34,7 @@ fn is_marker(line: &str) -> bool {
 /// Cuts kernels out of a program.
 pub(crate) struct Cutter<'p, 'a> {
     program: &'p Program<'a>,
-    /// The items that were cut before: many are part of hundreds of kernels.
+    /// The items that were prepared before: many are part of hundreds of kernels.
     prepared: FxHashMap<Place, Rc<Prepared<'a>>>,
 }
 
@@ -95,7 +95,7 @@ impl<'p, 'a> Cutter<'p, 'a> {
     }
 }
 
-/// An item as every cut has it, but for what depends on the kernel.
+/// The text of an item that is common to all cuts, without what depends on the kernel.
 pub(super) fn text(item: &Item<'_>) -> String {
     match item.kind {
         Kind::Global => item.text.to_owned(),
@@ -109,7 +109,7 @@ pub(super) fn text(item: &Item<'_>) -> String {
     }
 }
 
-/// Whether an item is the function that says which architecture a cut is for.
+/// Whether an item is the function that returns the architecture of a cut.
 pub(super) fn is_arch(kind: Kind, name: &str) -> bool {
     kind == Kind::Declaration && name == ARCH
 }
@@ -142,7 +142,7 @@ fn function(text: &str, attributes: &str) -> String {
     out
 }
 
-/// Where lines with `call` are, which most are not.
+/// The ranges of lines that contain `call`; most lines do not.
 fn lines_with_calls(text: &str) -> impl Iterator<Item = Range<usize>> {
     let call = memmem::Finder::new("call").into_owned();
     let mut from = 0;
@@ -176,7 +176,7 @@ fn annotate(header: &str, attributes: &str) -> String {
     }
 }
 
-/// Where the argument list of a `define` or `declare` line starts.
+/// The start of the argument list of a `define` or `declare` line.
 fn arguments(header: &str) -> Option<usize> {
     let mut at = 0;
     for token in tokens(header) {
@@ -189,15 +189,15 @@ fn arguments(header: &str) -> Option<usize> {
     None
 }
 
-/// The declaration of a function that is defined.
+/// The declaration of a defined function.
 fn declaration(text: &str) -> String {
     let header = text.lines().next().unwrap_or_default();
-    // What is only declared has no lines.
+    // A declaration has no line information.
     let header = header.split(" !dbg ").next().unwrap_or_default();
     format!("declare {}", without_linkage(header.trim_end_matches('{').trim_end()))
 }
 
-/// A `define` without that word, and without who may see the function.
+/// A `define` line without that word and without linkage.
 fn without_linkage(header: &str) -> &str {
     const LINKAGE: [&str; 11] = [
         "internal",
@@ -219,16 +219,16 @@ fn without_linkage(header: &str) -> &str {
     rest
 }
 
-/// `line` with attributes behind its call, if lanes may have to execute it together: a call of inline assembly with side
-/// effects, or of a function that is not known. Neither is to be copied or moved (`convergent`), nor to become one with
-/// its like on the other side of a branch (`nomerge`), which would change the lanes that are there.
+/// `line` with attributes after its call, if lanes may have to execute it together: a call of inline assembly with side
+/// effects, or of an unknown function. Such a call must be neither copied or moved (`convergent`), nor merged with an
+/// identical call on the other side of a branch (`nomerge`), which would change the set of active lanes.
 fn convergent_call(line: &str) -> Option<String> {
     let at = assembly_arguments(line).or_else(|| indirect_arguments(line))?;
     let (head, tail) = line.split_at(at + list_length(&line[at..])?);
     Some(format!("{head} convergent nomerge{tail}"))
 }
 
-/// Where the arguments of inline assembly start that does not concern one lane alone.
+/// The start of the arguments of inline assembly that is not lane-local.
 fn assembly_arguments(line: &str) -> Option<usize> {
     const ASM: &str = " asm sideeffect ";
     let mut at = line.find(ASM)? + ASM.len();
@@ -243,7 +243,7 @@ fn assembly_arguments(line: &str) -> Option<usize> {
     Some(at + line[at..].find('(')?)
 }
 
-/// Where the arguments of a call through a pointer start. Attributes of the result may have arguments as well.
+/// The start of the arguments of a call through a pointer. Attributes of the result may have arguments as well.
 fn indirect_arguments(line: &str) -> Option<usize> {
     const CALL: &str = "call ";
     let mut at = line.find(CALL).filter(|_| !line.contains(" asm "))? + CALL.len();
@@ -257,8 +257,8 @@ fn indirect_arguments(line: &str) -> Option<usize> {
     }
 }
 
-/// Whether assembly does the same whatever the other lanes of the warp do: memory accesses and moves. A `convergent` in
-/// a loop keeps LLVM from unrolling it by a count it does not know, which would cost loads their overlap.
+/// Whether assembly behaves the same whatever the other lanes of the warp do: memory accesses and moves. A `convergent`
+/// call in a loop keeps LLVM from unrolling it by an unknown count, which would prevent loads from overlapping.
 fn is_lane_local(template: &str) -> bool {
     const LANE_LOCAL: [&str; 11] =
         ["ld.", "ldu.", "st.", "atom.", "red.", "prefetch", "cp.async.ca.", "cp.async.cg.", "mov.", "cvt", ".reg "];
@@ -284,7 +284,7 @@ pub(super) fn tokens_in_cut(text: &str) -> impl Iterator<Item = Token<'_>> {
     })
 }
 
-/// An item's text in pieces, of which a cut renews all that are not text.
+/// An item's text in tokens; a cut renames or renumbers all that are not text.
 struct Prepared<'a> {
     name: &'a str,
     /// What its name is made of, if the name is of no account.
@@ -332,7 +332,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// What is left of the name of an item that nobody outside of its module knows, when its number is taken away.
+/// The name of an item that is private to its module, without its number.
 pub(super) fn stem<'a>(item: &Item<'a>) -> Option<&'a str> {
     match item.kind {
         // String literals, panic locations, vtables.

@@ -1,4 +1,4 @@
-//! Finding and loading CUPTI, and the functions of it that are called, under its own names.
+//! Finds and loads CUPTI, and declares the functions that are called, under their own names.
 
 use std::ffi::{CStr, OsString, c_char};
 use std::fmt;
@@ -9,16 +9,16 @@ use libloading::Library;
 
 use super::{CuptiError, FOLDER_VARIABLE, records};
 
-/// The names that it goes by, the newest first.
+/// The library's file names, newest first.
 const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
-/// Where to look besides the linker's own search.
+/// Folders to search besides the linker's own search path.
 const TOOLKIT: [&str; 2] = ["/usr/local/cuda/extras/CUPTI/lib64", "/usr/local/cuda/lib64"];
 
 /// Kinds of records, by cupti_activity.h.
 pub(super) const DRIVER: u32 = 4;
 pub(super) const CONCURRENT_KERNEL: u32 = 10;
 pub(super) const EXTERNAL_CORRELATION: u32 = 39;
-/// Flushes what is not full as well.
+/// Flushes buffers that are not full as well.
 pub(super) const FORCED: u32 = 1;
 
 type Status = u32;
@@ -75,7 +75,7 @@ functions! {
 }
 
 impl Cupti {
-    /// The library, loaded when this is first called and kept for the life of the process.
+    /// The library, loaded at the first call and kept for the life of the process.
     pub(super) fn get() -> Result<&'static Self, &'static CuptiError> {
         static CUPTI: OnceLock<Result<Cupti, CuptiError>> = OnceLock::new();
         let load = || {
@@ -111,14 +111,14 @@ impl fmt::Debug for Cupti {
     }
 }
 
-/// From that folder, or from where libraries are.
+/// Loads it from that folder, or from the linker's search path.
 fn load(folder: Option<OsString>) -> Result<Cupti, CuptiError> {
     if folder.as_deref().is_some_and(|folder| folder == "off") {
         return Err(CuptiError(format!("{FOLDER_VARIABLE} is off")));
     }
     let folders: Vec<PathBuf> = match &folder {
         Some(folder) => vec![folder.into()],
-        // A name alone is searched for.
+        // A bare name is looked up by the linker.
         None => std::iter::once(PathBuf::new()).chain(TOOLKIT.map(PathBuf::from)).collect(),
     };
     let mut damaged = None;

@@ -1,7 +1,8 @@
-//! CUPTI, the library that profilers are built on: when kernels ran, by the device's own clock.
+//! CUPTI, the library that profilers are built on: records when kernels ran, by the device's own clock.
 //!
-//! It is no part of the driver and may not be there. It is loaded when a [`Tracing`] first begins; while one lives, launches and kernels of
-//! the whole process leave records. The driver allows one such user a process: where another profiler is at work, this one says so.
+//! It is not part of the driver and may be missing. It is loaded when the first [`Tracing`] begins; while one lives, launches
+//! and kernels of the whole process leave records. The driver allows one CUPTI user per process: if another profiler is active,
+//! starting a tracing returns an error.
 
 mod library;
 mod records;
@@ -15,16 +16,17 @@ use crate::context::Context;
 use library::{CONCURRENT_KERNEL, Cupti, DRIVER, EXTERNAL_CORRELATION};
 pub use records::KernelTime;
 
-/// Names the folder to load the library from, where the linker does not find it; `off` does without.
+/// Names the folder to load the library from, if the linker does not find it; `off` disables CUPTI.
 pub const FOLDER_VARIABLE: &str = "WARPSMITH_CUPTI";
 
-/// How many tracings live.
+/// The number of live tracings.
 static TRACINGS: Mutex<usize> = Mutex::new(0);
 
-/// Marked launches share it. Who asks for records has it alone: whatever runs when buffers are flushed leaves a record without times, and no other.
+/// Marked launches hold it shared. A request for records holds it exclusively: a launch that runs while buffers are flushed
+/// would leave a record without times, and no other.
 static LAUNCHES: RwLock<()> = RwLock::new(());
 
-/// Why there are no records: no library, another profiler, a driver that it does not fit.
+/// Why there are no records: the library is missing, another profiler is active, or the driver does not match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CuptiError(String);
 
@@ -36,16 +38,16 @@ impl fmt::Display for CuptiError {
 
 impl std::error::Error for CuptiError {}
 
-/// Kernels leave records while this lives.
+/// Kernels leave records while a value of this type lives.
 #[derive(Debug)]
 pub struct Tracing {
     cupti: &'static Cupti,
-    /// Marks that were set so far are at least this.
+    /// Marks of this tracing are at least this number.
     first: u64,
 }
 
 impl Tracing {
-    /// Begins, after the driver was initialised.
+    /// Starts a tracing. The driver must have been initialised.
     pub fn start() -> Result<Self, CuptiError> {
         let cupti = Cupti::get().map_err(Clone::clone)?;
         let mut tracings = TRACINGS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,11 +79,12 @@ impl Tracing {
         Mark { cupti: self.cupti, id, _launching: launching }
     }
 
-    /// The kernels under marks that were set since this began, by [`Mark::id`]: synchronise first. Waits for the marks of all threads, and is not to
-    /// be called under one. Where another tracing lives, it waits for all kernels of the process as well.
+    /// The kernels under marks that were set since this tracing began, by [`Mark::id`]. Synchronise first. This waits for the
+    /// marks of all threads, and must not be called under a mark. If another tracing lives, it waits for all kernels of the
+    /// process as well.
     pub fn kernels(&self) -> Result<BTreeMap<u64, Vec<KernelTime>>, CuptiError> {
         let _alone = LAUNCHES.write().unwrap_or_else(PoisonError::into_inner);
-        // Whoever begins meanwhile marks nothing before this is done.
+        // A tracing that begins meanwhile sets no mark before this is done.
         if *TRACINGS.lock().unwrap_or_else(PoisonError::into_inner) > 1 {
             Context::synchronize_all();
         }
@@ -104,7 +107,7 @@ impl Drop for Tracing {
 
 static MARKS: AtomicU64 = AtomicU64::new(1);
 
-/// The launches of a thread while this lives.
+/// Marks the launches of a thread while it lives.
 #[derive(Debug)]
 pub struct Mark {
     cupti: &'static Cupti,
@@ -113,7 +116,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// What [`Tracing::kernels`] has them under.
+    /// The key of its kernels in [`Tracing::kernels`].
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -128,7 +131,7 @@ impl Drop for Mark {
     }
 }
 
-/// In this order. Marks come with the records of calls of the driver, and with all of them or none.
+/// In this order. The driver-call records carry the marks, all of them or none.
 const KINDS: [u32; 3] = [EXTERNAL_CORRELATION, DRIVER, CONCURRENT_KERNEL];
 
 fn enable(cupti: &Cupti) -> Result<(), CuptiError> {
@@ -136,7 +139,7 @@ fn enable(cupti: &Cupti) -> Result<(), CuptiError> {
     KINDS.into_iter().try_for_each(|kind| unsafe { cupti.cuptiActivityEnable(kind) })
 }
 
-/// As far as it was enabled.
+/// Disables the kinds that were enabled.
 fn disable(cupti: &Cupti) {
     // SAFETY: they take numbers. What is left in buffers is nobody's.
     unsafe {

@@ -1,4 +1,4 @@
-//! The records that CUPTI fills buffers with: two kinds of them are read, the marks and the kernels, which a correlation id brings together.
+//! The records in CUPTI's buffers. Two kinds are read, marks and kernels, which a correlation id links.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use super::library::{CONCURRENT_KERNEL, Cupti, EXTERNAL_CORRELATION};
 /// The kind of marks that are ours: other profilers use the first.
 pub(super) const OURS: u32 = 5;
 
-/// Of one buffer: some ten thousand launches.
+/// The layout of one buffer: some ten thousand launches.
 const BUFFER: Layout = match Layout::from_size_align(4 << 20, 8) {
     Ok(layout) => layout,
     Err(_) => panic!("8 is a power of two"),
@@ -61,9 +61,9 @@ const _: () = assert!(size_of::<Correlation>() == 24 && std::mem::offset_of!(Cor
 const _: () = assert!(std::mem::offset_of!(Kernel, start) == 16 && std::mem::offset_of!(Kernel, grid) == 52);
 const _: () = assert!(std::mem::offset_of!(Kernel, correlation) == 92);
 
-/// What was read and not asked for yet.
+/// The records that were read and not requested yet.
 struct Read {
-    /// Correlation ids and the marks that they are under.
+    /// Correlation ids, with the marks that they are under.
     marks: BTreeMap<u32, u64>,
     kernels: Vec<(u32, KernelTime)>,
 }
@@ -76,7 +76,7 @@ fn read() -> MutexGuard<'static, Read> {
     READ.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has this library read the buffers that it fills.
+/// Sets the library that is called to read the buffers that it fills.
 pub(super) fn read_by(cupti: &'static Cupti) {
     READER.get_or_init(|| cupti);
 }
@@ -107,7 +107,7 @@ pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize
         let fresh = alloc(BUFFER);
         *buffer = fresh;
         *size = if fresh.is_null() { 0 } else { BUFFER.size() };
-        // As many as fit.
+        // No limit on the number of records.
         *records = 0;
     }
 }
@@ -145,7 +145,7 @@ impl Read {
                 }
                 CONCURRENT_KERNEL => {
                     let Kernel { start, end, grid, correlation, .. } = *record.cast::<Kernel>();
-                    // Without an end where it had none yet, or the library missed it.
+                    // A record has no end time if the kernel had not ended yet, or if the library missed it.
                     if end != 0 {
                         self.kernels.push((correlation, KernelTime { start, end, grid }));
                     }

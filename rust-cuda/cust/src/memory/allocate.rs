@@ -1,4 +1,4 @@
-//! Allocations without an owner.
+//! Allocations that are not freed automatically.
 
 use super::{DeviceCopy, DevicePointer};
 use crate::error::{CudaError, CudaResult, ErrorCode};
@@ -17,10 +17,10 @@ pub(super) fn bytes_of<T>(function: &'static str, count: usize) -> CudaResult<us
     count.checked_mul(size_of::<T>()).ok_or(CudaError::new(function, ErrorCode::INVALID_VALUE))
 }
 
-/// Allocates device memory in the current context. What is in it is unspecified. No bytes are no allocation, but an error.
+/// Allocates device memory in the current context, with unspecified contents. An allocation of zero bytes is an error.
 ///
 /// # Safety
-/// None of its own: what is done with the address is.
+/// The call itself is safe; the use of the address is not.
 pub unsafe fn cuda_malloc<T: DeviceCopy>(count: usize) -> CudaResult<DevicePointer<T>> {
     let bytes = bytes_of::<T>("cuMemAlloc", count)?;
     let mut address = 0;
@@ -29,8 +29,8 @@ pub unsafe fn cuda_malloc<T: DeviceCopy>(count: usize) -> CudaResult<DevicePoint
     Ok(DevicePointer::from_raw(address))
 }
 
-/// [`cuda_malloc`] from the device's current pool, in the order of the stream: later work on it, and what waits for that, may use the
-/// memory.
+/// [`cuda_malloc`] from the device's current pool, in stream order: later work on the stream, and work that waits for it, may
+/// use the memory.
 ///
 /// # Safety
 /// As for [`cuda_malloc`].
@@ -42,7 +42,7 @@ pub unsafe fn cuda_malloc_async<T: DeviceCopy>(stream: &Stream, count: usize) ->
     Ok(DevicePointer::from_raw(address))
 }
 
-/// Frees memory at once. The driver may, but need not, wait for work that uses it.
+/// Frees memory immediately. The driver may, but need not, wait for work that uses it.
 ///
 /// # Safety
 /// The address came from an allocation that has not been freed, and nothing uses the memory any more.
@@ -51,10 +51,10 @@ pub unsafe fn cuda_free<T: DeviceCopy>(pointer: DevicePointer<T>) -> CudaResult<
     unsafe { call!(cuMemFree_v2(pointer.as_raw())) }
 }
 
-/// Frees memory of a pool in the order of the stream.
+/// Frees memory of a pool in stream order.
 ///
 /// # Safety
-/// The address came from a pool and has not been freed, and nothing uses the memory but work that comes before on the stream.
+/// The address came from a pool and has not been freed, and only earlier work on the stream uses the memory.
 pub unsafe fn cuda_free_async<T: DeviceCopy>(stream: &Stream, pointer: DevicePointer<T>) -> CudaResult<()> {
     // SAFETY: passed on.
     unsafe { call!(cuMemFreeAsync(pointer.as_raw(), stream.as_raw())) }

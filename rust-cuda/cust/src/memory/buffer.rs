@@ -1,4 +1,4 @@
-//! Device memory with an owner.
+//! Owned device memory.
 
 use std::mem::ManuallyDrop;
 
@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::error::{CudaError, CudaResult, ErrorCode};
 use crate::stream::Stream;
 
-/// A slice in device memory. Freed when dropped; [`drop_async`](Self::drop_async) frees in the order of a stream.
+/// A slice in device memory. Freed when dropped; [`drop_async`](Self::drop_async) frees it in stream order.
 #[derive(Debug)]
 pub struct DeviceBuffer<T: DeviceCopy> {
     pointer: DevicePointer<T>,
@@ -23,16 +23,16 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     /// A buffer of unspecified contents.
     ///
     /// # Safety
-    /// It is written before it is read.
+    /// It must be written before it is read.
     pub unsafe fn uninitialized(len: usize) -> CudaResult<Self> {
         // SAFETY: the buffer keeps the address to itself until it frees it.
         Self::from_allocation(len, || unsafe { cuda_malloc(len) })
     }
 
-    /// [`uninitialized`](Self::uninitialized) in the order of a stream, from the device's pool.
+    /// [`uninitialized`](Self::uninitialized) in stream order, from the device's pool.
     ///
     /// # Safety
-    /// It is written before it is read, and used only by work that comes after on the stream.
+    /// It must be written before it is read, and used only by later work on the stream.
     pub unsafe fn uninitialized_async(len: usize, stream: &Stream) -> CudaResult<Self> {
         // SAFETY: the buffer keeps the address to itself until it frees it.
         Self::from_allocation(len, || unsafe { cuda_malloc_async(stream, len) })
@@ -40,23 +40,23 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
 
     fn from_allocation(len: usize, alloc: impl FnOnce() -> CudaResult<DevicePointer<T>>) -> CudaResult<Self> {
         let context = Context::current()?;
-        // The driver does not allocate nothing.
+        // The driver rejects allocations of zero bytes.
         let pointer = if len == 0 || size_of::<T>() == 0 { DevicePointer::null() } else { alloc()? };
         Ok(Self { pointer, len, context })
     }
 
     /// A buffer of zeros.
     pub fn zeroed(len: usize) -> CudaResult<Self> {
-        // SAFETY: written before anyone has it.
+        // SAFETY: written before it is returned.
         let mut buffer = unsafe { Self::uninitialized(len) }?;
         buffer.set_zero()?;
         Ok(buffer)
     }
 
-    /// [`zeroed`](Self::zeroed) in the order of a stream.
+    /// [`zeroed`](Self::zeroed) in stream order.
     ///
     /// # Safety
-    /// It is used only by work that comes after on the stream.
+    /// It must be used only by later work on the stream.
     pub unsafe fn zeroed_async(len: usize, stream: &Stream) -> CudaResult<Self> {
         // SAFETY: the fill comes next on the stream; the rest is the caller's promise.
         unsafe {
@@ -68,16 +68,16 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
 
     /// A buffer with a copy of `values`.
     pub fn from_slice(values: &[T]) -> CudaResult<Self> {
-        // SAFETY: written before anyone has it.
+        // SAFETY: written before it is returned.
         let mut buffer = unsafe { Self::uninitialized(values.len()) }?;
         buffer.copy_from(values)?;
         Ok(buffer)
     }
 
-    /// [`from_slice`](Self::from_slice) in the order of a stream.
+    /// [`from_slice`](Self::from_slice) in stream order.
     ///
     /// # Safety
-    /// `values` stay as they are until the copy has run; the buffer is used only by work that comes after on the stream.
+    /// `values` must not change until the copy has run; the buffer must be used only by later work on the stream.
     pub unsafe fn from_slice_async(values: &[T], stream: &Stream) -> CudaResult<Self> {
         // SAFETY: the copy comes next on the stream; the rest is the caller's promise.
         unsafe {
@@ -87,22 +87,22 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
         }
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its first element.
+    /// The address of its first element.
     pub fn as_device_ptr(&self) -> DevicePointer<T> {
         self.pointer
     }
 
-    /// A copy of it on the host.
+    /// Copies it to the host.
     pub fn as_host_vec(&self) -> CudaResult<Vec<T>> {
         let mut values = Vec::with_capacity(self.len);
         if self.bytes() != 0 {
@@ -126,7 +126,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
     /// Queues [`set_zero`](Self::set_zero).
     ///
     /// # Safety
-    /// The buffer is not used or dropped before the fill has run, but by work that comes after on the stream.
+    /// Until the fill has run, only later work on the stream may use the buffer, and it must not be dropped.
     pub unsafe fn set_zero_async(&mut self, stream: &Stream) -> CudaResult<()> {
         match self.bytes() {
             0 => Ok(()),
@@ -135,10 +135,10 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
         }
     }
 
-    /// Frees it in the order of a stream. It has to come from a pool, as what the `_async` functions return does.
+    /// Frees it in stream order. It must come from a pool, as the results of the `_async` functions do.
     ///
     /// # Safety
-    /// All work that uses it comes before on the stream.
+    /// All work that uses it must be queued earlier on the stream.
     pub unsafe fn drop_async(self, stream: &Stream) -> CudaResult<()> {
         let mut buffer = ManuallyDrop::new(self);
         let freed = match buffer.pointer.is_null() {
@@ -147,7 +147,7 @@ impl<T: DeviceCopy> DeviceBuffer<T> {
             false => unsafe { cuda_free_async(stream, buffer.pointer) },
         };
         buffer.pointer = DevicePointer::null();
-        // Lets go of the context.
+        // Releases the context.
         drop(ManuallyDrop::into_inner(buffer));
         freed
     }
@@ -269,7 +269,7 @@ impl<T: DeviceCopy> DeviceBox<T> {
         self.0.copy_from(std::slice::from_ref(value))
     }
 
-    /// Where it is.
+    /// Its address.
     pub fn as_device_ptr(&self) -> DevicePointer<T> {
         self.0.as_device_ptr()
     }

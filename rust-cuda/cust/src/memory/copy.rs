@@ -5,7 +5,7 @@ use super::{DeviceCopy, DevicePointer};
 use crate::error::CudaResult;
 use crate::stream::Stream;
 
-/// Copies from the host to a device; the data has been read when it returns.
+/// Copies from the host to a device; the source has been read when this returns.
 ///
 /// # Safety
 /// `count` elements at `src` can be read; the range at `dst` is inside an allocation and nothing else uses it.
@@ -35,10 +35,10 @@ pub unsafe fn memcpy_dtod<T: DeviceCopy>(dst: DevicePointer<T>, src: DevicePoint
     unsafe { call!(cuMemcpyDtoD_v2(dst.as_raw(), src.as_raw(), bytes)) }
 }
 
-/// Queues a copy from the host to a device. Memory that is not pinned has been read when it returns.
+/// Queues a copy from the host to a device. If the source is not pinned, it has been read when this returns.
 ///
 /// # Safety
-/// As for [`memcpy_htod`], when the copy runs; pinned memory stays as it is until then.
+/// As for [`memcpy_htod`], at the time of the copy; pinned memory must not change until then.
 pub unsafe fn memcpy_htod_async<T: DeviceCopy>(
     dst: DevicePointer<T>,
     src: *const T,
@@ -53,7 +53,7 @@ pub unsafe fn memcpy_htod_async<T: DeviceCopy>(
 /// Queues a copy from a device to the host.
 ///
 /// # Safety
-/// As for [`memcpy_dtoh`], when the copy runs; nothing reads `dst` until then.
+/// As for [`memcpy_dtoh`], at the time of the copy; nothing may read `dst` until then.
 pub unsafe fn memcpy_dtoh_async<T: DeviceCopy>(
     dst: *mut T,
     src: DevicePointer<T>,
@@ -68,7 +68,7 @@ pub unsafe fn memcpy_dtoh_async<T: DeviceCopy>(
 /// Queues a copy within a device, or between two.
 ///
 /// # Safety
-/// As for [`memcpy_dtod`], when the copy runs.
+/// As for [`memcpy_dtod`], at the time of the copy.
 pub unsafe fn memcpy_dtod_async<T: DeviceCopy>(
     dst: DevicePointer<T>,
     src: DevicePointer<T>,
@@ -115,7 +115,7 @@ memset! {
     u32: memset_d32 cuMemsetD32_v2 memset_d32_async cuMemsetD32Async;
 }
 
-/// Device memory that can be copied to and from `O`. Different lengths are an error.
+/// Device memory that can be copied to and from `O`. Unequal lengths are an error.
 pub trait CopyDestination<O: ?Sized> {
     /// Copies `source` here.
     fn copy_from(&mut self, source: &O) -> CudaResult<()>;
@@ -124,12 +124,12 @@ pub trait CopyDestination<O: ?Sized> {
     fn copy_to(&self, destination: &mut O) -> CudaResult<()>;
 }
 
-/// Device memory that can be copied to and from `O` in the order of a stream. Different lengths are an error.
+/// Device memory that can be copied to and from `O` in stream order. Unequal lengths are an error.
 pub trait AsyncCopyDestination<O: ?Sized> {
     /// Queues a copy of `source` here.
     ///
     /// # Safety
-    /// Neither is used or dropped before the copy has run, and nothing that runs at the same time uses them.
+    /// Neither may be used or dropped before the copy has run, and no concurrent work may use them.
     unsafe fn async_copy_from(&mut self, source: &O, stream: &Stream) -> CudaResult<()>;
 
     /// Queues a copy of this to `destination`.

@@ -8,7 +8,7 @@ use super::allocate::bytes_of;
 use crate::context::Context;
 use crate::error::{CudaError, CudaResult, ErrorCode};
 
-/// A slice in pinned memory of the host: what devices copy from and to without a detour, and while the host goes on. Freed when dropped.
+/// A slice in pinned host memory, which devices copy from and to directly, while the host continues. Freed when dropped.
 #[derive(Debug)]
 pub struct LockedBuffer<T: DeviceCopy> {
     memory: NonNull<T>,
@@ -45,7 +45,7 @@ impl<T: DeviceCopy> LockedBuffer<T> {
     /// A buffer of unspecified contents.
     ///
     /// # Safety
-    /// It is written, through [`as_ptr`](Self::as_ptr) or by a device, before it is used as a slice.
+    /// It must be written, through [`as_ptr`](Self::as_ptr) or by a device, before it is used as a slice.
     pub unsafe fn uninitialized(len: usize) -> CudaResult<Self> {
         const FUNCTION: &str = "cuMemHostAlloc";
         let context = Context::current()?;
@@ -60,17 +60,17 @@ impl<T: DeviceCopy> LockedBuffer<T> {
         Ok(Self { memory, len, context })
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its first element, good for reads and writes of all of them.
+    /// The address of its first element, valid for reads and writes of all of them.
     pub fn as_ptr(&self) -> NonNull<T> {
         self.memory
     }

@@ -1,4 +1,4 @@
-//! Memory of devices, and memory of the host that devices read and write directly.
+//! Device memory, and host memory that devices read and write directly.
 
 mod allocate;
 mod buffer;
@@ -17,10 +17,10 @@ pub use locked::LockedBuffer;
 pub use pointer::DevicePointer;
 pub use pool::MemoryPool;
 
-/// Plain data: what may be copied to a device and back, and passed to a kernel.
+/// Plain data that may be copied to a device and back, and passed to a kernel.
 ///
 /// # Safety
-/// Any bytes of this size are a valid value, and none of them stands for an address of the host.
+/// Any bytes of this size must be a valid value, and none of them may stand for a host address.
 pub unsafe trait DeviceCopy: Copy + 'static {}
 
 macro_rules! plain {

@@ -4,16 +4,16 @@ use std::marker::PhantomData;
 use super::DeviceCopy;
 use crate::sys::CUdeviceptr;
 
-/// An address of device memory. It owns nothing and keeps nothing alive; only device code follows it.
+/// An address of device memory. It owns nothing and keeps nothing alive; only device code dereferences it.
 #[repr(transparent)]
 pub struct DevicePointer<T>(CUdeviceptr, PhantomData<*mut T>);
 
-// SAFETY: an address that the host never follows.
+// SAFETY: an address that the host never dereferences.
 unsafe impl<T> Send for DevicePointer<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for DevicePointer<T> {}
 
-// SAFETY: an address of the device; the host never follows it, so any value will do.
+// SAFETY: an address of the device; the host never dereferences it, so any value is valid.
 unsafe impl<T: 'static> DeviceCopy for DevicePointer<T> {}
 
 impl<T> DevicePointer<T> {
@@ -37,13 +37,13 @@ impl<T> DevicePointer<T> {
         self.0 == 0
     }
 
-    /// The pointer `count` elements further, or back; wraps around.
+    /// The pointer offset by `count` elements, which may be negative; wraps around.
     #[must_use]
     pub const fn wrapping_offset(self, count: isize) -> Self {
         Self::from_raw(self.0.wrapping_add_signed((count as i64).wrapping_mul(size_of::<T>() as i64)))
     }
 
-    /// The pointer `count` elements further; wraps around.
+    /// The pointer offset by `count` elements; wraps around.
     #[must_use]
     pub const fn wrapping_add(self, count: usize) -> Self {
         Self::from_raw(self.0.wrapping_add((count as u64).wrapping_mul(size_of::<T>() as u64)))

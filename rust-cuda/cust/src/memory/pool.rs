@@ -1,4 +1,4 @@
-//! Pools: memory that is allocated and freed in the order of streams.
+//! Pools: memory that is allocated and freed in stream order.
 
 use std::ptr::null_mut;
 
@@ -17,7 +17,7 @@ const USED_MEM_HIGH: u32 = 8;
 const ALLOCATION_PINNED: u32 = 1;
 const LOCATION_DEVICE: u32 = 1;
 
-/// A pool of a device's memory. Its addresses go back with [`cuda_free_async`](super::cuda_free_async).
+/// A pool of a device's memory. Its addresses are freed with [`cuda_free_async`](super::cuda_free_async).
 #[derive(Debug)]
 pub struct MemoryPool {
     raw: Handle,
@@ -25,7 +25,7 @@ pub struct MemoryPool {
 }
 
 impl MemoryPool {
-    /// The pool that a device has from the start, and that [`cuda_malloc_async`](super::cuda_malloc_async) takes from.
+    /// The device's default pool, from which [`cuda_malloc_async`](super::cuda_malloc_async) allocates.
     pub fn default_of(device: Device) -> CudaResult<Self> {
         let mut raw = null_mut();
         // SAFETY: the pointer is to a live handle.
@@ -33,7 +33,7 @@ impl MemoryPool {
         Ok(Self { raw: Handle(raw), owned: false })
     }
 
-    /// A pool of its own, of as much of the device's memory as is needed. What was allocated from it outlives it.
+    /// A new pool, which takes as much of the device's memory as is needed. Allocations from it outlive it.
     pub fn new(device: Device) -> CudaResult<Self> {
         let properties = CUmemPoolProps {
             allocation_type: ALLOCATION_PINNED,
@@ -51,7 +51,7 @@ impl MemoryPool {
         Ok(Self { raw: Handle(raw), owned: true })
     }
 
-    /// Allocates in the order of the stream: later work on it, and what waits for that, may use the memory.
+    /// Allocates in stream order: later work on the stream, and work that waits for it, may use the memory.
     ///
     /// # Safety
     /// As for [`cuda_malloc`](super::cuda_malloc).
@@ -63,37 +63,37 @@ impl MemoryPool {
         Ok(DevicePointer::from_raw(address))
     }
 
-    /// Keeps this many bytes when streams are waited for; what is free beyond them goes back to the system.
+    /// Sets how many bytes it keeps when a stream is synchronised; free memory beyond that is returned to the system.
     pub fn set_release_threshold(&self, bytes: u64) -> CudaResult<()> {
         self.set(RELEASE_THRESHOLD, bytes)
     }
 
-    /// Bytes that it keeps.
+    /// The number of bytes that it keeps.
     pub fn release_threshold(&self) -> CudaResult<u64> {
         self.get(RELEASE_THRESHOLD)
     }
 
-    /// Bytes that it has from the system.
+    /// The number of bytes that it holds from the system.
     pub fn reserved(&self) -> CudaResult<u64> {
         self.get(RESERVED_MEM_CURRENT)
     }
 
-    /// Bytes that are allocated from it.
+    /// The number of bytes that are allocated from it.
     pub fn used(&self) -> CudaResult<u64> {
         self.get(USED_MEM_CURRENT)
     }
 
-    /// The most bytes that were allocated from it at a time, since the last [`reset_used_high`](Self::reset_used_high).
+    /// The maximum number of bytes allocated from it at a time, since the last [`reset_used_high`](Self::reset_used_high).
     pub fn used_high(&self) -> CudaResult<u64> {
         self.get(USED_MEM_HIGH)
     }
 
-    /// Starts [`used_high`](Self::used_high) again, at what is allocated now.
+    /// Resets [`used_high`](Self::used_high) to what is allocated now.
     pub fn reset_used_high(&self) -> CudaResult<()> {
         self.set(USED_MEM_HIGH, 0)
     }
 
-    /// Gives what is free back to the system, but for this many bytes.
+    /// Returns free memory to the system, except this many bytes.
     pub fn trim_to(&self, bytes_to_keep: usize) -> CudaResult<()> {
         // SAFETY: the handle is alive; what is in use stays.
         unsafe { call!(cuMemPoolTrimTo(self.as_raw(), bytes_to_keep)) }

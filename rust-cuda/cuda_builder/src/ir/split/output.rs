@@ -1,4 +1,4 @@
-//! The text of a cut: names and numbers that depend on nothing but what is in it.
+//! The text of a cut: names and numbers that depend only on its contents.
 
 use std::{collections::BTreeSet, fmt::Write as _, hash::Hash};
 
@@ -14,7 +14,7 @@ use crate::ir::{
 pub(super) struct Output<'p, 'a> {
     program: &'p Program<'a>,
     pub(super) text: String,
-    /// The items met so far, in order, and how each is called if not by its name.
+    /// The items met so far, in order, and their names if these were changed.
     pub(super) reached: Vec<Place>,
     names: FxHashMap<Place, Option<String>>,
     renamed: usize,
@@ -22,7 +22,7 @@ pub(super) struct Output<'p, 'a> {
     metadata: Numbers<Node<'a>>,
 }
 
-/// What has numbers, and the new numbers of the modules' old ones.
+/// Numbered entities, and the new numbers for the modules' old ones.
 struct Numbers<T> {
     all: Vec<T>,
     known: FxHashMap<T, usize>,
@@ -34,7 +34,7 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
         Numbers { all: Vec::new(), known: FxHashMap::default(), new: FxHashMap::default() }
     }
 
-    /// The new number of what is `number` in a module. What is the same has the same.
+    /// The new number of the entity that has `number` in a module. Equal entities have equal numbers.
     fn renew(&mut self, module: usize, number: u32, value: impl FnOnce() -> T) -> usize {
         *self.new.entry((module, number)).or_insert_with(|| {
             let value = value();
@@ -48,7 +48,7 @@ impl<T: Clone + Eq + Hash> Numbers<T> {
     }
 }
 
-/// A metadata node. One that refers to others, or is told from those that look the same, is its module's own.
+/// A metadata node. A node that refers to others, or is distinct, belongs to its module only.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Node<'a> {
     Shared(&'a str),
@@ -68,7 +68,7 @@ impl<'p, 'a> Output<'p, 'a> {
         }
     }
 
-    /// What `item` is called here; the first time it is asked, the item becomes part of the cut.
+    /// The name of `item` in this cut; the first call adds the item to the cut.
     pub(super) fn name<'s>(&'s mut self, place: Place, item: &'s Prepared<'a>) -> &'s str {
         let name = self.names.entry(place).or_insert_with(|| {
             self.reached.push(place);
@@ -129,7 +129,7 @@ impl<'p, 'a> Output<'p, 'a> {
             done += 1;
         }
         if has_lines {
-            // Without its version LLVM throws line information away.
+            // Without this version LLVM discards line information.
             let version = "!{i32 2, !\"Debug Info Version\", i32 3}";
             let _ = writeln!(self.text, "!llvm.module.flags = !{{!{done}}}\n!{done} = {version}");
         }
@@ -158,8 +158,8 @@ impl<'p, 'a> Output<'p, 'a> {
     }
 }
 
-/// A group without the processor rustc compiled for: the builder says that to LLVM, one architecture at a time, and
-/// functions of core and of the crate must agree on it to be inlined.
+/// An attribute group without the processor that rustc compiled for: the builder passes it to LLVM, one
+/// architecture at a time, and functions of core and of the crate must agree on it to be inlined.
 pub(crate) fn attributes(module: &Module<'_>, number: u32) -> String {
     let group = module.attributes.get(&number).copied().unwrap_or("{ }");
     group
