@@ -1,11 +1,11 @@
-//! Every operator there is. The command line, the checks, the benches and the documentation table walk this list.
+//! The list of all operators, which the command line, the checks, the benches and the documentation table walk.
 
 use super::model::Operator;
 use super::{
     activation, attention, elementwise, gemm, gemv, layout, loss, norm, optim, quant, random, reduce, softmax,
 };
 
-/// All operators, one a line, by family and file.
+/// All operators, one per line, by family and file.
 pub static OPERATORS: &[&dyn Operator] = &[
     &activation::geglu::GEGLU,
     &activation::geglu::GEGLU_BACKWARD,

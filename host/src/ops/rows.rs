@@ -1,4 +1,4 @@
-//! What row operators share: the team that a row gets, their launch and their cases.
+//! Shared by row operators: the team that processes a row, their launch and their cases.
 
 use cuda_std::launch::Dim3;
 use gpu_kernels::rows::{CLUSTER, MAX_THREADS, WARPS};
@@ -10,7 +10,7 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::view::{View, ViewMut};
 
-/// Who works on a row: the names of [`gpu_kernels::rows`].
+/// The team that processes a row, with the names of [`gpu_kernels::rows`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Team {
     Lanes,
@@ -22,7 +22,7 @@ pub(super) enum Team {
 }
 
 impl Team {
-    /// Rows of a block at once.
+    /// The number of rows that a block processes at once.
     const fn of_block(self) -> usize {
         match self {
             Self::Lanes => 4 * WARPS as usize,
@@ -32,7 +32,7 @@ impl Team {
     }
 }
 
-/// An error unless the shape has rows: two dimensions or more.
+/// Fails unless the shape has rows, that is, two dimensions or more.
 pub(super) fn require(info: &OpInfo, arg: &'static str, shape: &[usize]) -> Result<()> {
     if shape.len() < 2 {
         return Err(info.shape_error(arg, shape, "two dimensions or more"));
@@ -40,7 +40,7 @@ pub(super) fn require(info: &OpInfo, arg: &'static str, shape: &[usize]) -> Resu
     Ok(())
 }
 
-/// How a row operator is launched.
+/// The launch of a row operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowPlan {
     pub(super) team: Team,
@@ -50,33 +50,33 @@ pub(super) struct RowPlan {
     pub(super) d: u64,
 }
 
-/// How an operator is launched that sums over rows.
+/// The launch of an operator that sums over rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PersistentPlan {
     pub(super) plan: RowPlan,
-    /// Rows of partial results.
+    /// The number of rows of partial results.
     pub(super) partials: usize,
 }
 
-/// The most packs a thread of the built-in operators holds.
+/// The maximum number of packs per thread in the built-in operators.
 const PACKS: usize = 8;
 
-/// Threads a multiprocessor of a persistent grid: more would only write more partial results.
+/// Threads per multiprocessor of a persistent grid: more would only write more partial results.
 const PERSISTENT_THREADS: u32 = 512;
 
-/// The rows that an operator works on: those of its first argument, and how the others lie.
+/// The rows that an operator processes: those of its first argument, and the layout of the others.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows {
     arg: &'static str,
     rows: usize,
     d: usize,
     aligned: bool,
-    /// The least packs of a row whose threads hold many rather than two.
+    /// From this number of packs per row on, threads hold many packs instead of two.
     wide: usize,
 }
 
-/// [`Rows::wide`] of most operators. Few threads with many loads in flight each are as fast or faster from here on: there are more
-/// blocks at once, and fewer threads wait for each other.
+/// [`Rows::wide`] of most operators. From here on, few threads with many loads in flight each are as fast or faster: more
+/// blocks are resident at once, and fewer threads wait for each other.
 const WIDE: usize = 513;
 
 impl Rows {
@@ -91,22 +91,22 @@ impl Rows {
         Self { arg, rows, d, aligned, wide: WIDE }
     }
 
-    /// For a kernel whose threads hold many packs already of rows of `wide` packs.
+    /// For a kernel whose threads hold many packs from rows of `wide` packs on.
     pub(super) fn wide_from(self, wide: usize) -> Self {
         Self { wide, ..self }
     }
 
-    /// Beside another operand that is read by packs.
+    /// Adds another operand that is read in packs.
     pub(super) fn and<T>(self, x: &View<'_, T>) -> Self {
         Self { aligned: self.aligned && x.rows_aligned(16), ..self }
     }
 
-    /// Beside one that is written by packs.
+    /// Adds an operand that is written in packs.
     pub(super) fn and_mut<T>(self, y: &ViewMut<'_, T>) -> Self {
         Self { aligned: self.aligned && y.rows_aligned(16), ..self }
     }
 
-    /// The smallest team that holds a row; `None` when there is nothing to do.
+    /// The smallest team that holds a row; `None` if there is nothing to do.
     pub(super) fn plan<T>(self, info: &OpInfo) -> Result<Option<RowPlan>> {
         self.plan_by::<T>(info, PACKS, false)
     }
@@ -116,21 +116,21 @@ impl Rows {
         self.plan_by::<T>(info, PACKS, device.supports_hopper())
     }
 
-    /// A grid of as many threads as hide the latency of memory, for operators that sum over rows: each team takes rows in turn, and
-    /// what it sums costs a row of partial results. `None` when there is nothing to do.
+    /// A grid of as many threads as hide the memory latency, for operators that sum over rows: each team processes rows in
+    /// turn, and its sums take a row of partial results. `None` if there is nothing to do.
     pub(super) fn plan_persistent<T>(self, device: &Device) -> Option<PersistentPlan> {
         let Self { rows, d, .. } = self;
         if rows == 0 || d == 0 {
             return None;
         }
         let (team, threads) = match self.wide_from(usize::MAX).team::<T>(PACKS, false) {
-            // A row's sums take a register an element: beside those of more packs a thread nothing else has room.
+            // A row's sums take a register per element: beside those of more packs per thread there is no room for anything else.
             (Team::Warp, _) => (Team::Block2, self.threads::<T>(2)),
             (Team::Block8, _) => (Team::Stream, MAX_THREADS),
             found => found,
         };
         let blocks = device.info().multiprocessors as usize * (PERSISTENT_THREADS / threads).clamp(1, 16) as usize;
-        // No more blocks than have as many turns each.
+        // Not more blocks than needed for the same number of turns.
         let of_grid = rows.div_ceil(team.of_block());
         let grid = of_grid.div_ceil(of_grid.div_ceil(blocks));
         let partials = match team {
@@ -168,13 +168,13 @@ impl Rows {
         }
     }
 
-    /// Whole warps, each thread with up to so many packs of the row.
+    /// Whole warps, with up to `packs` packs of the row per thread.
     fn threads<T>(self, packs: usize) -> u32 {
         self.d.div_ceil(gpu_kernels::lanes::<T>()).div_ceil(packs).next_multiple_of(32) as u32
     }
 }
 
-/// Threads for a row that is read element by element: four elements each or more.
+/// The number of threads for a row that is read element by element: at least four elements each.
 fn stream_threads(d: usize) -> u32 {
     (d.div_ceil(4).next_multiple_of(32) as u32).min(MAX_THREADS)
 }
@@ -215,12 +215,12 @@ macro_rules! launch_rows {
 }
 pub(super) use launch_rows;
 
-/// The last row length of every team that operators without clusters have, in packs.
+/// The maximum row length, in packs, of every team of operators without clusters.
 pub(super) const LIMITS: &[usize] = &[16, 128, 512, 1024, 4096];
 /// The same with clusters.
 pub(super) const CLUSTERED_LIMITS: &[usize] = &[16, 128, 512, 1024, 4096, 32768];
 
-/// The shapes on which a row operator is timed, in bf16: of language models' activations.
+/// The shapes on which a row operator is timed, in bf16: activations of language models.
 pub(super) fn production(info: &'static OpInfo) -> Vec<Case> {
     let case = |(rows, d)| {
         Case::production(info, format!("rows={rows} d={d} bfloat16"), DType::BF16, [("rows", rows), ("d", d)])
@@ -228,8 +228,8 @@ pub(super) fn production(info: &'static OpInfo) -> Vec<Case> {
     [(32768, 4096), (16384, 8192)].map(case).into()
 }
 
-/// The cases of a row operator in a type: every team, the last row length of each and the first of the next, and rows of all tensors
-/// but `shared` ones differently far apart.
+/// The cases of a row operator in a type: the maximum row length of every team and the first length of the next, with different
+/// row strides for all tensors except `shared` ones.
 pub(super) fn cases(info: &'static OpInfo, dtype: DType, limits: &[usize], shared: &[&str]) -> Vec<Case> {
     let dims = |rows, d| [("rows", rows), ("d", d)];
     let lanes = 16 / dtype.size();
@@ -240,7 +240,7 @@ pub(super) fn cases(info: &'static OpInfo, dtype: DType, limits: &[usize], share
     let mut cases = vec![
         Case::odd(info, dtype, dims(37, 1000)),
         Case::odd(info, dtype, dims(37, 203)),
-        // Several packs a thread and a tail, in either size of element.
+        // Several packs per thread and a tail, for either element size.
         Case::odd(info, dtype, dims(2, 2501 * lanes + 3)),
         Case::odd(info, dtype, dims(5, 2048)).offset(1),
         padded(Case::odd(info, dtype, dims(61, 64)), [8, 24, 16, 40]),

@@ -85,7 +85,7 @@ impl Context {
     pub(crate) fn synchronize_all() {
         let retained = RETAINED.lock().unwrap_or_else(PoisonError::into_inner);
         let contexts: Vec<_> = retained.iter().filter_map(|(_, context)| context.upgrade().map(Self)).collect();
-        // Released here, because dropping the last handle of a context ends it.
+        // Unlocked before waiting; dropping the last handle of a context releases it.
         drop(retained);
         for context in contexts {
             let _ = context.pushed(CurrentContext::synchronize);

@@ -17,14 +17,14 @@ pub enum ParamValue {
     Int(i64),
     /// Yes or no.
     Bool(bool),
-    /// One of several words, of which this is one.
+    /// One of several words; this is the selected one.
     Choice(&'static str),
 }
 
 impl fmt::Display for ParamValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // An f32 as short as it can be told from others: 0.1, not 0.10000000149011612.
+            // The shortest decimal that parses to the same f32: 0.1, not 0.10000000149011612.
             Self::Float(v) if f64::from(*v as f32) == *v => write!(f, "{}", *v as f32),
             Self::Float(v) => write!(f, "{v}"),
             Self::Int(v) => write!(f, "{v}"),
@@ -56,11 +56,11 @@ impl From<bool> for ParamValue {
 pub struct ParamInfo {
     /// Its name.
     pub name: &'static str,
-    /// Its value where none is given; its kind is the parameter's type.
+    /// Its default value, whose kind is the parameter's type.
     pub default: ParamValue,
-    /// The words that a [`ParamValue::Choice`] may be; empty otherwise.
+    /// The permitted words of a [`ParamValue::Choice`]; empty for other kinds.
     pub choices: &'static [&'static str],
-    /// What it does, with its unit or range.
+    /// Its meaning, with its unit or range.
     pub doc: &'static str,
 }
 
@@ -91,7 +91,7 @@ impl ParamInfo {
     }
 }
 
-/// Values for the parameters of one operator; those not set have their defaults.
+/// Values for the parameters of one operator; parameters that are not set have their defaults.
 #[derive(Clone, Debug)]
 pub struct Params {
     info: &'static OpInfo,
@@ -105,7 +105,7 @@ impl Params {
         Self { info, set: Vec::new(), variant: None }
     }
 
-    /// With `name` set.
+    /// Sets `name`.
     ///
     /// # Errors
     /// [`Error::InvalidParam`] names the parameter and what it may be.
@@ -113,7 +113,7 @@ impl Params {
         let value = value.into();
         let declared = self.declared(name)?;
         let value = match (declared.default, value) {
-            // A whole number is a fine real one.
+            // An integer is accepted for a real parameter.
             (ParamValue::Float(_), ParamValue::Int(v)) => ParamValue::Float(v as f64),
             (ParamValue::Float(_), v @ ParamValue::Float(_))
             | (ParamValue::Int(_), v @ ParamValue::Int(_))
@@ -125,13 +125,13 @@ impl Params {
         Ok(self)
     }
 
-    /// Sets without checking; [`check`](Self::check) finds what is wrong later.
+    /// Sets a value without checking it; [`check`](Self::check) reports errors later.
     pub(crate) fn put(&mut self, name: &'static str, value: ParamValue) {
         self.set.retain(|(n, _)| *n != name);
         self.set.push((name, value));
     }
 
-    /// Whether everything set is something that the operator declares.
+    /// Checks that everything set is declared by the operator.
     ///
     /// # Errors
     /// Same as [`with`](Self::with).
@@ -140,7 +140,7 @@ impl Params {
         self.set.iter().try_fold(fresh, |params, (name, value)| params.with(name, *value)).map(drop)
     }
 
-    /// With the variant forced.
+    /// Forces the variant.
     ///
     /// # Errors
     /// [`Error::InvalidParam`] lists the variants there are.
@@ -149,7 +149,7 @@ impl Params {
         Ok(self)
     }
 
-    /// With a `name=value` text applied, as on the command line.
+    /// Applies a `name=value` text, as on the command line.
     ///
     /// # Errors
     /// Same as [`with`](Self::with), and [`Error::InvalidParam`] if the text is of another form.
@@ -227,7 +227,7 @@ impl Params {
         }
     }
 
-    /// Whether nothing was set to other than its default.
+    /// Whether all parameters have their defaults.
     pub fn is_default(&self) -> bool {
         let differs = |(name, value): &(&str, ParamValue)| self.declared(name).is_ok_and(|p| p.default != *value);
         self.variant.is_none() && !self.set.iter().any(differs)
@@ -297,7 +297,7 @@ mod tests {
             ["0.1", "0.00001", "16777216", "NaN"]
         );
         assert_eq!([0.1f64, 0.123456789, 16_777_217.0].map(|v| shown(v.into())), ["0.1", "0.123456789", "16777217"]);
-        // What is shown is read back as the same f32.
+        // Displayed values parse to the same f32.
         for value in [0.1f32, f32::MIN_POSITIVE, f32::MAX, 1.0 / 3.0] {
             assert_eq!(shown(value.into()).parse::<f64>().unwrap() as f32, value);
         }

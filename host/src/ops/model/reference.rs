@@ -1,36 +1,36 @@
-//! Loops that references share. A reference is evaluated for the rows that a check asks for, in f64; a check asks for many rows in
-//! pieces, in parallel.
+//! Loops that references share. A reference is evaluated in f64 for the rows that a check requests; a check splits many rows
+//! into parts, which run in parallel.
 
 use std::cell::OnceCell;
 
 use crate::runtime::host_tensor::HostTensor;
 
-/// Elements in a row of a tensor of that shape: its last dimension, or 1 for a tensor of fewer than two dimensions.
+/// The number of elements in a row of a tensor of that shape: its last dimension, or 1 for a tensor of fewer than two dimensions.
 pub fn row_len(shape: &[usize]) -> usize {
     if shape.len() < 2 { 1 } else { shape[shape.len() - 1] }
 }
 
-/// Rows in a tensor of that shape.
+/// The number of rows in a tensor of that shape.
 pub fn row_count(shape: &[usize]) -> usize {
     let outer = if shape.len() < 2 { shape } else { &shape[..shape.len() - 1] };
-    // Saturating: shapes are looked at before anybody has asked whether such a tensor can be.
+    // Saturating: shapes are examined before it is known whether such a tensor is possible.
     outer.iter().fold(1, |rows: usize, extent| rows.saturating_mul(*extent))
 }
 
-/// One row of `tensor`, in f64; empty if there is no such row, which makes the result too short to pass for a reference.
+/// One row of `tensor`, in f64; empty if there is no such row, which makes the result too short to be accepted.
 pub fn row(tensor: &HostTensor, row: usize) -> Vec<f64> {
     let len = row_len(tensor.shape());
     tensor.range_f64(row * len..(row + 1) * len).unwrap_or_default()
 }
 
-/// Rows of a tensor that a reference asks for again and again, each widened once.
+/// Rows of a tensor that a reference reads repeatedly, each widened once.
 pub struct Widened<'a> {
     tensor: &'a HostTensor,
     rows: Vec<OnceCell<Vec<f64>>>,
 }
 
 impl<'a> Widened<'a> {
-    /// None of them widened yet.
+    /// With no row widened yet.
     pub fn new(tensor: &'a HostTensor) -> Self {
         Self { tensor, rows: vec![OnceCell::new(); row_count(tensor.shape())] }
     }
@@ -41,7 +41,7 @@ impl<'a> Widened<'a> {
     }
 }
 
-/// Those rows of `tensor`, one after the other, in f64; fewer if there are not all of them.
+/// The given rows of `tensor`, one after the other, in f64; fewer if some do not exist.
 pub fn select(tensor: &HostTensor, rows: &[usize]) -> Vec<f64> {
     match row_len(tensor.shape()) {
         // Millions, of large vectors.
@@ -55,12 +55,12 @@ pub fn elementwise(x: &HostTensor, rows: &[usize], f: impl Fn(f64) -> f64) -> Ve
     select(x, rows).into_iter().map(f).collect()
 }
 
-/// What `f` gives for every row, one after the other.
+/// The results of `f` for every row, one after the other.
 pub fn by_row(rows: &[usize], f: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
     rows.iter().flat_map(|r| f(*r)).collect()
 }
 
-/// Rows of a·bᵀ for row-major `a` (m×k) and `b` (n×k). Each row of `b` is widened once for all the rows asked for.
+/// Rows of a·bᵀ for row-major `a` (m×k) and `b` (n×k). Each row of `b` is widened once for all requested rows.
 pub fn matmul_nt(a: &HostTensor, b: &HostTensor, rows: &[usize]) -> Vec<f64> {
     let wanted: Vec<_> = rows.iter().map(|r| row(a, *r)).collect();
     let n = row_count(b.shape());

@@ -10,7 +10,7 @@ pub struct Tensors<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    /// These inputs of the operator with those facts.
+    /// These inputs of the operator with that description.
     pub fn new(info: &'static OpInfo, all: impl IntoIterator<Item = (&'a str, &'a HostTensor)>) -> Self {
         Self { info, all: all.into_iter().collect() }
     }

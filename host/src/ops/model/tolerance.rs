@@ -7,23 +7,24 @@ pub struct Tolerance {
     pub abs: f64,
     /// Relative part.
     pub rel: f64,
-    /// The argument for these numbers.
+    /// The justification of these numbers.
     pub why: &'static str,
 }
 
 impl Tolerance {
-    /// Every bit counts.
+    /// Bitwise equality.
     pub const EXACT: Self = Self::new(0.0, 0.0, "exact");
 
-    /// A tolerance with its argument.
+    /// A tolerance with its justification.
     pub const fn new(abs: f64, rel: f64, why: &'static str) -> Self {
         Self { abs, rel, why }
     }
 
-    /// For a result that is rounded to `dtype` once, after f32 arithmetic of relative error `rel` and absolute error `abs`.
+    /// The tolerance of a result that is rounded to `dtype` once, after f32 arithmetic with relative error `rel` and
+    /// absolute error `abs`.
     ///
-    /// What relative error cannot express comes on top: half the spacing of f16's subnormals, and for the other types, whose
-    /// exponent range is that of f32, results that the arithmetic loses below 10⁻⁷.
+    /// It adds what a relative error cannot express: half the spacing of f16's subnormals, and for the other types, whose
+    /// exponent range is that of f32, results below 10⁻⁷ that the arithmetic loses.
     pub fn rounded(dtype: DType, abs: f64, rel: f64, why: &'static str) -> Self {
         Self::new(abs + 1e-7, roundoff(dtype) + rel, why)
     }

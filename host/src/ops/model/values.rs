@@ -1,51 +1,52 @@
 use super::{Case, TensorMeta};
 use crate::runtime::dtype::DType;
 
-/// What values a tensor is filled with.
+/// The values that a tensor is filled with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Values {
-    /// Mean zero.
+    /// Normally distributed with mean zero.
     Normal {
         /// Standard deviation.
         std: f64,
     },
-    /// Evenly over a range.
+    /// Uniformly distributed over a range.
     Uniform {
         /// Least value.
         low: f64,
-        /// Bound above.
+        /// Upper bound.
         high: f64,
     },
     /// Ones and zeros.
     Bernoulli {
-        /// The share of ones.
+        /// The fraction of ones.
         p: f64,
     },
-    /// Whole numbers, evenly: token ids, lengths.
+    /// Uniformly distributed integers: token ids, lengths.
     Integers {
         /// Least value.
         low: i64,
         /// Greatest value.
         high: i64,
     },
-    /// Whole numbers of which few make most: number i in proportion to 1 / (i + 1), as the i-th most frequent word of a text.
+    /// Zipf-distributed integers, of which a few are most frequent: number i has a probability proportional to 1 / (i + 1),
+    /// like the i-th most frequent word of a text.
     Zipf {
-        /// How many numbers, from 0 on.
+        /// The number of integers, from 0 on.
         count: u64,
     },
-    /// Where sequences start and end in one long tensor: 0, then whole numbers that never fall, the last of them `total`.
+    /// The boundaries of sequences in one long tensor: 0, then non-decreasing integers, the last of which is `total`.
     Offsets {
-        /// The last.
+        /// The last integer.
         total: i64,
     },
-    /// Every whole number from 0 on, once each, in random order: a page table.
+    /// Every integer from 0 on, once each, in random order: a page table.
     Permutation,
-    /// Indices of which half are no index below `bound`: negative, the bound itself, the extremes of the type.
+    /// Indices of which half are not valid below `bound`: negative, the bound itself, the extremes of the type.
     Hostile {
-        /// What a good index is below.
+        /// The exclusive upper bound of valid indices.
         bound: i64,
     },
-    /// The edges of floating point among normal values: ±0, subnormals, huge values, infinities, NaN.
+    /// The edge cases of floating point among normal values: ±0, subnormals, huge values, infinities, NaN.
     Specials,
     /// One value everywhere.
     Constant(f64),
@@ -72,7 +73,7 @@ impl Values {
     }
 }
 
-/// What one input of a case looks like.
+/// The description of one input of a case.
 #[derive(Clone, Debug)]
 pub struct InputSpec {
     /// The argument's name.
@@ -81,7 +82,7 @@ pub struct InputSpec {
     pub dtype: DType,
     /// Shape.
     pub shape: Vec<usize>,
-    /// Values, unless the case says otherwise.
+    /// The values, unless the case sets others.
     pub values: Values,
 }
 
@@ -91,12 +92,12 @@ impl InputSpec {
         Self::new(name, dtype, shape, Values::NORMAL)
     }
 
-    /// Such values.
+    /// An input with these values.
     pub fn new(name: &'static str, dtype: DType, shape: impl Into<Vec<usize>>, values: Values) -> Self {
         Self { name, dtype, shape: shape.into(), values }
     }
 
-    /// With the values that `case` wants for it.
+    /// The input with the values that `case` sets for it.
     pub fn in_case(self, case: &Case) -> Self {
         let fill = case.fill_of_floats().filter(|_| self.dtype.is_float());
         Self { values: case.values_of(self.name).or(fill).unwrap_or(self.values), ..self }

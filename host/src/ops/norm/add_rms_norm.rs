@@ -13,8 +13,8 @@ use crate::runtime::view::{View, ViewMut};
 
 /// r = x + residual and y = r / √(mean(r²) + eps) · weight, for every row: `(y, r)`.
 ///
-/// `x` and `residual` have shape `[rows, d]`, or any other of two dimensions or more whose last is `d`; the elements of a row are
-/// adjacent, and rows may be padded. `weight` has `[d]`. r, the residual stream, is rounded to `T` before it is normalised. The results
+/// `x` and `residual` are `[rows, d]`, or have more dimensions, the last of which is `d`; the elements of a row are contiguous,
+/// and rows may be padded. `weight` is `[d]`. r, the residual stream, is rounded to `T` before it is normalised. The results
 /// are new dense tensors; the work is queued on `stream`.
 ///
 /// # Errors

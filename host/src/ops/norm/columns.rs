@@ -1,4 +1,4 @@
-//! The second stage of a gradient that all rows share.
+//! The second stage of a gradient that is summed over all rows.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::columns::{COLUMNS, ColumnSums};
@@ -10,7 +10,7 @@ use crate::runtime::error::Result;
 use crate::runtime::scratch::Scratch;
 use crate::runtime::stream::Stream;
 
-/// Sums the columns of `partials`: `count` rows of d for the first result, then as many for the second, if there is one.
+/// Sums the columns of `partials`: `count` rows of d for the first result, followed by as many for the second, if there is one.
 pub(in crate::ops) fn sum<T: Float>(
     info: &OpInfo,
     stream: &Stream,

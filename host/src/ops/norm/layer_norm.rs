@@ -13,9 +13,10 @@ use crate::runtime::view::{View, ViewMut};
 
 /// y = (x − mean(x)) / √(variance(x) + eps) · weight + bias, for every row of `x`.
 ///
-/// `x` has shape `[rows, d]`, or any other of two dimensions or more whose last is `d`; the elements of a row are adjacent, and rows
-/// may be padded. `weight` and `bias` have `[d]`. The variance is that of the row itself: its squares' sum over d. Statistics are in
-/// f32 whatever `T` is, and the result is rounded once. The result is a new dense tensor; the work is queued on `stream`.
+/// `x` is `[rows, d]`, or has more dimensions, the last of which is `d`; the elements of a row are contiguous, and rows may be
+/// padded. `weight` and `bias` are `[d]`. The variance is the biased one: the sum of squared deviations divided by d.
+/// Statistics are in f32 whatever `T` is, and the result is rounded once. The result is a new dense tensor; the work is queued
+/// on `stream`.
 ///
 /// Ba, Kiros and Hinton, "Layer Normalization", arXiv:1607.06450.
 ///
@@ -117,7 +118,7 @@ impl Operator for LayerNorm {
         let mut cases = rows::production(&INFO);
         for &dtype in INFO.dtypes {
             cases.extend(rows::cases(&INFO, dtype, rows::LIMITS, &["weight", "bias"]));
-            // A mean much larger than what varies.
+            // A mean much larger than the deviation.
             let far = Values::Uniform { low: 100.0, high: 108.0 };
             cases.push(Case::odd(&INFO, dtype, dims(11, 640)).values("x", far));
             cases.push(Case::tiny(&INFO, dtype, dims(2, 64)).values("x", Values::Constant(3.0)));

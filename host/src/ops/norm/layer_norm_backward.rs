@@ -14,35 +14,36 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradients of [`layer_norm`](fn@crate::ops::layer_norm) by its inputs.
+/// The gradients of [`layer_norm`](fn@crate::ops::layer_norm) with respect to its inputs.
 #[derive(Debug)]
 pub struct LayerNormGradients<T> {
-    /// By what was normalised, of its shape.
+    /// The gradient with respect to `x`, of its shape.
     pub dx: Tensor<T>,
-    /// By the weight, `[d]`.
+    /// The gradient with respect to the weight, `[d]`.
     pub dweight: Tensor<T>,
-    /// By the bias, `[d]`.
+    /// The gradient with respect to the bias, `[d]`.
     pub dbias: Tensor<T>,
 }
 
-/// Where [`LayerNormGradients`] go.
+/// Where to write [`LayerNormGradients`].
 #[derive(Debug)]
 pub struct LayerNormGradientsMut<'a, T> {
-    /// That by what was normalised, of its shape; rows may be padded.
+    /// The gradient with respect to `x`, of its shape; rows may be padded.
     pub dx: ViewMut<'a, T>,
-    /// That by the weight, `[d]`, contiguous.
+    /// The gradient with respect to the weight, `[d]`, contiguous.
     pub dweight: ViewMut<'a, T>,
-    /// That by the bias, `[d]`, contiguous.
+    /// The gradient with respect to the bias, `[d]`, contiguous.
     pub dbias: ViewMut<'a, T>,
 }
 
 /// The gradients of [`layer_norm`](fn@crate::ops::layer_norm).
 ///
-/// `x` is what was normalised, of shape `[rows, d]` or more dimensions, and `dy` the gradient of the result, of the same shape; `weight`
-/// has `[d]`. The elements of a row are adjacent, and rows may be padded. With s = 1 / √(variance(x) + eps) and z = (x − mean(x)) · s,
-/// computed again: dx = s · (dy · weight − mean(dy · weight) − z · mean(dy · weight · z)), and over all rows dweight = Σ dy · z and
-/// dbias = Σ dy, in f32 and an order that depends on the device and the shape alone. Rows of up to 1024 packs of 16 bytes, aligned, are
-/// read once. The results are new dense tensors; the work is queued on `stream`.
+/// `x` is the input of the forward, of shape `[rows, d]` or with more dimensions, and `dy` the gradient of its result, of the
+/// same shape; `weight` is `[d]`. The elements of a row are contiguous, and rows may be padded. With s = 1 / √(variance(x) +
+/// eps) and z = (x − mean(x)) · s, which are recomputed: dx = s · (dy · weight − mean(dy · weight) − z · mean(dy · weight ·
+/// z)), and over all rows dweight = Σ dy · z and dbias = Σ dy, in f32 in an order that depends only on the device and the
+/// shape. Rows of up to 1024 aligned packs of 16 bytes are read once. The results are new dense tensors; the work is queued on
+/// `stream`.
 ///
 /// Ba, Kiros and Hinton, "Layer Normalization", arXiv:1607.06450.
 ///
@@ -206,7 +207,7 @@ impl Operator for LayerNormBackward {
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let (x, dy, weight) = (inputs.get("x")?, inputs.get("dy")?, inputs.get("weight")?.to_f64());
         let eps = f64::from(params.f32("eps")?);
-        // A normalised row, and its factor.
+        // A normalised row, and its factor s.
         let normalised = |r: usize| {
             let x = reference::row(x, r);
             let mean = x.iter().sum::<f64>() / x.len() as f64;

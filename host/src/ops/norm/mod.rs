@@ -28,7 +28,7 @@ use crate::runtime::view::View;
 /// two packs each beat fewer that hold eight.
 const WIDE: usize = 1025;
 
-/// An error unless `eps` is zero or more.
+/// Fails unless `eps` is zero or more.
 pub(in crate::ops) fn require_eps(info: &OpInfo, eps: f32) -> Result<()> {
     if eps.is_nan() || eps < 0.0 {
         return Err(info.param_error("eps", eps, "zero or more"));
@@ -36,7 +36,7 @@ pub(in crate::ops) fn require_eps(info: &OpInfo, eps: f32) -> Result<()> {
     Ok(())
 }
 
-/// An error unless `weight` is contiguous and has an element for each of a row's.
+/// Fails unless `weight` is contiguous and has as many elements as a row.
 pub(in crate::ops) fn require_weight<T: Float>(
     info: &OpInfo,
     arg: &'static str,
@@ -47,7 +47,7 @@ pub(in crate::ops) fn require_weight<T: Float>(
     weight.require_contiguous(info.name, arg)
 }
 
-/// One rounding to storage after statistics over d columns.
+/// The tolerance of a result with one rounding to storage after statistics over d columns.
 fn tolerance(case: &Case) -> Result<Tolerance> {
     let [d] = case.dims(["d"])?;
     // A sum of d positive f32 terms errs by less than √d·2⁻²⁴ relative at random, of which the root takes half.
@@ -55,7 +55,8 @@ fn tolerance(case: &Case) -> Result<Tolerance> {
     Ok(Tolerance::rounded(case.dtype, 0.0, 1e-6 + sum, "one rounding to storage, √d·2⁻²⁴ of the f32 sum of squares"))
 }
 
-/// The gradient of x. Factors of up to 4 each, of normal values and of s, make terms of order 100, which may cancel.
+/// The tolerance of the gradient of x. Factors of up to 4 each, of normal values and of s, make terms of order 100,
+/// which may cancel.
 fn gradient_tolerance(case: &Case) -> Result<Tolerance> {
     let [d] = case.dims(["d"])?;
     let statistics = (d as f64).sqrt() * roundoff(DType::F32) + 1e-6;
@@ -63,7 +64,7 @@ fn gradient_tolerance(case: &Case) -> Result<Tolerance> {
     Ok(Tolerance::rounded(case.dtype, 100.0 * statistics, statistics, why))
 }
 
-/// The gradient of what all rows share: a sum over them of terms of order 10.
+/// The tolerance of a gradient that is summed over all rows, with terms of order 10.
 fn sum_tolerance(case: &Case) -> Result<Tolerance> {
     let [rows, d] = case.dims(["rows", "d"])?;
     // A sum of random terms is of order √rows of theirs. Each addition rounds it, and the errors add up at random as well; each term

@@ -13,10 +13,10 @@ use crate::runtime::view::{View, ViewMut};
 
 /// y = x / √(mean(x²) + eps) · weight, for every row of `x`.
 ///
-/// `x` has shape `[rows, d]`, or any other of two dimensions or more whose last is `d`, such as `[tokens, heads, head_dim]`; the
-/// elements of a row are adjacent, and rows may be padded (a leading dimension above `d`). `weight` has `[d]`. The mean and the division are in f32
-/// whatever `T` is, and the result is rounded once. Rows whose packs of 16 bytes are aligned are read from memory once; others, and rows
-/// beyond 4096 packs, are read twice. The work is queued on `stream`.
+/// `x` is `[rows, d]`, or has more dimensions, the last of which is `d`, such as `[tokens, heads, head_dim]`; the elements of a
+/// row are contiguous, and rows may be padded (a leading dimension above `d`). `weight` is `[d]`. The mean and the division are
+/// in f32 whatever `T` is, and the result is rounded once. Rows whose packs of 16 bytes are aligned are read from memory once;
+/// others, and rows of more than 4096 packs, are read twice. The work is queued on `stream`.
 ///
 /// Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467.
 ///

@@ -1,4 +1,4 @@
-//! A formula over rows, fused into a kernel: a user's own.
+//! A user's formula over rows, fused into a kernel.
 
 use std::array;
 
@@ -15,13 +15,14 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// Reductions of every row, and a formula of each element and of them, in one kernel of your own.
+/// Reductions over every row, and a formula of each element and of these reductions, in a single kernel for your own formula.
 ///
-/// The formula is what `row!` of the package `warpsmith-kernels` made, as of [`map`](crate::ops::map()). The inputs have one shape, `[rows, d]`
-/// or more dimensions whose last is `d`; the elements of a row are adjacent, and rows may be padded. One row for all is a view that was
-/// [`broadcast`](View::broadcast). Arithmetic is in f32 and rounded once. Rows whose packs of 16 bytes are aligned are read from memory
-/// once, up to 4096 packs of one or two inputs and 2048 of more; on GPUs with clusters, whose kernels are compiled for `sm_90a`, eight times as
-/// many. Others are read once for each reduction and once more. The result is a new dense tensor; the work is queued on `stream`.
+/// The formula comes from `row!` of the package `warpsmith-kernels`, in the same way as for [`map`](crate::ops::map()). The
+/// inputs have the same shape, `[rows, d]` or more dimensions, the last of which is `d`; the elements of a row are contiguous,
+/// and rows may be padded. To use one row for all rows, pass a view that was [`broadcast`](View::broadcast). Arithmetic is in
+/// f32 and rounded once. Rows whose packs of 16 bytes are aligned are read from memory once, up to 4096 packs with one or two
+/// inputs and 2048 with more; on GPUs with clusters, with kernels compiled for `sm_90a`, up to eight times as many. Others are
+/// read once for each reduction and once more. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// They name the formula and its inputs. [`Error::MissingKernel`](crate::Error::MissingKernel) if its kernels were not added,
@@ -29,7 +30,7 @@ use crate::runtime::view::{View, ViewMut};
 /// elements of a row are not adjacent or rows not equally far apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 ///
 /// # Example
-/// A formula that comes with the operators, gelu of rms_norm:
+/// With a formula that comes with the operators, gelu of rms_norm:
 /// ```
 /// # use warpsmith::{Device, Tensor, ops};
 /// use gpu_kernels::ops::norm::row::rms_norm_gelu;
@@ -136,14 +137,14 @@ impl Operator for Row {
 
     fn cases(&self) -> Vec<Case> {
         let dims = |rows, d| [("rows", rows), ("d", d)];
-        // Of no rows nothing can be one for all.
+        // Without rows, no row can be shared by all.
         let shared = |case: Case| match case.dims(["rows"]) {
             Ok([0]) => case,
             _ => case.arrange("weight", Arrangement::DENSE.broadcast(&[0])),
         };
         let mut cases: Vec<_> = rows::production(&INFO).into_iter().map(&shared).collect();
         for &dtype in INFO.dtypes {
-            // A row of weights for each row.
+            // A separate row of weights for each row.
             cases.push(Case::odd(&INFO, dtype, dims(11, 640)).param("eps", 0.25));
             cases.push(Case::odd(&INFO, dtype, dims(5, 3072)).row_pad(8));
             cases.push(Case::odd(&INFO, dtype, dims(3, 203)).row_pad(3));

@@ -1,4 +1,4 @@
-//! Gradients clipped to a norm.
+//! Gradient clipping by norm.
 
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::optim::clip_grad as gk;
@@ -12,17 +12,17 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// How gradients are clipped: multiplied with min(1, `max_norm` / (norm + 10⁻⁶)).
+/// Gradient clipping: multiplies gradients by min(1, `max_norm` / (norm + 10⁻⁶)).
 #[derive(Clone, Copy, Debug)]
 pub struct Clip<'a> {
     /// The norm of all gradients, `[1]`, as [`l2_norm`](crate::ops::l2_norm()) computes it.
     pub norm: View<'a, f32>,
-    /// The greatest norm that they may have.
+    /// The maximum norm of the clipped gradients.
     pub max_norm: f32,
 }
 
 impl Clip<'_> {
-    /// The norm's address, or why this is no way to clip.
+    /// Checks the options, and returns the norm's address.
     pub(super) fn checked(&self, info: &OpInfo, stream: &Stream) -> Result<(DevicePtr<f32>, f32)> {
         self.norm.require_device(info.name, "norm", stream)?;
         self.norm.require_shape(info.name, "norm", &[1])?;
@@ -33,10 +33,10 @@ impl Clip<'_> {
     }
 }
 
-/// g ← g · min(1, max_norm / (norm + 10⁻⁶)), elementwise, where the norm is that of all gradients.
+/// g ← g · min(1, max_norm / (norm + 10⁻⁶)), elementwise, where the norm is the norm of all gradients.
 ///
-/// `grads` has any shape; its rows may be padded. The norm is read on the device: nobody waits for it. Nothing moves where it is within
-/// the limit; NaN makes everything NaN. The work is queued on `stream`.
+/// `grads` has any shape; its rows may be padded. The norm is read on the device, so the host does not wait for it. Gradients
+/// do not change if the norm is within the limit; a norm of NaN makes all of them NaN. The work is queued on `stream`.
 ///
 /// Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks" (arXiv:1211.5063), section 3.2.
 ///
@@ -90,7 +90,7 @@ static INFO: OpInfo = OpInfo {
     variants: &[],
 };
 
-/// The case where the norm is that one.
+/// The case with this norm.
 pub(super) fn with_norm(case: Case, norm: f64) -> Case {
     let mut case = case.values("norm", Values::Constant(norm));
     case.name = format!("{} {norm}", case.name);

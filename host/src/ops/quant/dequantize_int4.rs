@@ -1,4 +1,4 @@
-//! 4-bit integers back to floats.
+//! Dequantization of 4-bit integers.
 
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::quant::dequantize_int4 as gk;
@@ -14,13 +14,14 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// (q − zero) · scale of rows of `d` 4-bit integers, two a byte of `q`, `[rows, ⌈d/2⌉]`, with a scale and, if there are `zeros`, a zero point for each 128 of a row,
-/// `[rows, ⌈d/128⌉]`.
+/// (q − zero) · scale for rows of `d` 4-bit integers, two per byte of `q`, `[rows, ⌈d/2⌉]`, with a scale and, if `zeros` are
+/// given, a zero point for each group of 128 in a row, `[rows, ⌈d/128⌉]`.
 ///
-/// The lower half of byte i of a row is the integer of element 2i, the upper half that of element 2i + 1, from 0 to 15. With an odd `d` the last byte's upper half
-/// means nothing. A zero point is a number from 0 to 15, the lower four bits of its byte: the upper ones mean nothing. Without zero points each is 8. These are what
-/// [`quantize_int4`](crate::ops::quantize_int4()) writes. One f32 product, rounded once. Rows of `q` may be padded. The result, `[rows, d]`, is a new dense tensor; the
-/// work is queued on `stream`.
+/// The lower half of byte i of a row is the integer of element 2i, the upper half that of element 2i + 1, from 0 to 15. With an
+/// odd `d` the upper half of the last byte is ignored. A zero point is a number from 0 to 15 in the lower four bits of its
+/// byte; the upper bits are ignored. Without zero points, each is 8. [`quantize_int4`](crate::ops::quantize_int4()) writes this
+/// format. Each result is one f32 product, rounded once. Rows of `q` may be padded. The result, `[rows, d]`, is a new dense
+/// tensor; the work is queued on `stream`.
 ///
 /// Frantar et al., "GPTQ" (arXiv:2210.17323); Lin et al., "AWQ" (arXiv:2306.00978).
 ///
@@ -162,7 +163,7 @@ impl Operator for DequantizeInt4 {
         let specs = [
             InputSpec::new("q", DType::U8, [rows, d.div_ceil(2)], bytes),
             InputSpec::new("scales", DType::F32, groups(rows, d), Values::Uniform { low: 0.0, high: 1.0 }),
-            // Upper bits that mean nothing.
+            // The upper bits are ignored.
             InputSpec::new("zeros", DType::U8, groups(rows, d), bytes),
         ];
         Ok(specs.into_iter().filter(|spec| case.has(spec.name)).map(|spec| spec.in_case(case)).collect())
@@ -183,7 +184,7 @@ impl Operator for DequantizeInt4 {
         dispatch!(INFO, args.dtype("y")?, float => |T| {
             let (q, scales, zeros) = (args.input("q")?, args.input("scales")?, args.optional_input("zeros")?);
             let y = args.output::<T>("y")?;
-            // Of `q` alone an even and an odd d are the same.
+            // The shape of `q` does not distinguish an even d from an odd one.
             y.require_shape(INFO.name, "y", &[q.rows(), elements(q.cols(), params)?])?;
             dequantize_int4_into(stream, q, scales, zeros, y)
         })
@@ -214,7 +215,7 @@ impl Operator for DequantizeInt4 {
     }
 }
 
-/// Elements of a row of so many bytes.
+/// The number of elements of a row of this number of bytes.
 fn elements(bytes: usize, params: &Params) -> Result<usize> {
     Ok((2 * bytes).saturating_sub(usize::from(params.bool("odd")?)))
 }

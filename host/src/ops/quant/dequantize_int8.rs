@@ -1,4 +1,4 @@
-//! 8-bit integers back to floats.
+//! Dequantization of 8-bit integers.
 
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::quant::dequantize_int8 as gk;
@@ -13,10 +13,11 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// (q − zero) · scale: `q` of any shape, `scales` of `[1]`, or one for each of its rows, `[rows]`, or columns, `[1, d]`, and a `zero` of `[1]` if there
-/// is one.
+/// (q − zero) · scale, where `q` has any shape, `scales` is `[1]`, or has one scale for each row, `[rows]`, or column,
+/// `[1, d]`, of `q`, and `zero`, if given, is `[1]`.
 ///
-/// One f32 product, rounded once, of a difference that does not wrap whatever the zero is. Rows of `q` may be padded. The result is a new dense tensor; the work is queued on `stream`.
+/// Each result is one f32 product, rounded once, of a difference that does not wrap whatever the zero point is. Rows of `q` may
+/// be padded. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far apart,
@@ -77,7 +78,7 @@ pub fn dequantize_int8_into<'a, T: Float>(
     unsafe { stream.launch::<gk::DequantizeInt8<T>>(grid, args) }
 }
 
-/// What has a scale of its own.
+/// The unit that has a scale of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spread {
     One,
@@ -86,7 +87,7 @@ enum Spread {
 }
 
 impl Spread {
-    /// Which has scales of that shape.
+    /// The unit whose scales have that shape.
     fn of(scales: &[usize], rows: usize, d: usize) -> Option<Self> {
         match *scales {
             [1] => Some(Self::One),
@@ -100,7 +101,7 @@ impl Spread {
         format!("[1], [{rows}] or [1, {d}]")
     }
 
-    /// Rows and columns that share a scale, as powers of two; 63 for all.
+    /// The numbers of rows and columns that share a scale, as powers of two; 63 for all.
     fn shifts(self) -> [u32; 2] {
         match self {
             Self::One => [63, 63],

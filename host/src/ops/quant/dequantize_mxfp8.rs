@@ -1,4 +1,4 @@
-//! MXFP8 back to wider floats.
+//! Dequantization of MXFP8.
 
 use gpu_kernels::ops::quant::dequantize_mxfp8 as gk;
 
@@ -8,7 +8,8 @@ use crate::ops::model::{ArgInfo, OpInfo, ParamInfo};
 use crate::runtime::dtype::DType;
 
 dequantization! {
-    /// What [`quantize_mxfp8_1x32`](fn@crate::ops::quantize_mxfp8_1x32) or [`quantize_mxfp8_32x1`](fn@crate::ops::quantize_mxfp8_32x1) gave, as wider floats.
+    /// Converts the results of [`quantize_mxfp8_1x32`](fn@crate::ops::quantize_mxfp8_1x32) or
+    /// [`quantize_mxfp8_32x1`](fn@crate::ops::quantize_mxfp8_32x1) to wider floats.
     dequantize_mxfp8, dequantize_mxfp8_into, DEQUANTIZE_MXFP8;
     kernel: DequantizeMxfp8 DEQUANTIZE_MXFP8;
     blocks: [Block::new(1, 32), Block::new(32, 1)], crate::f8e8m0, F8E8M0, "[rows, ⌈d / 32⌉] or [⌈rows / 32⌉, d], contiguous", "`scales` are `[rows, ⌈d / 32⌉]` or `[⌈rows / 32⌉, d]`, which says which blocks have one.";

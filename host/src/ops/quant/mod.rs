@@ -1,4 +1,4 @@
-//! Conversion to few bits with scales, and back.
+//! Quantization with scales, and dequantization.
 
 mod blocks;
 pub mod dequantize_fp8;
@@ -46,7 +46,7 @@ fn is_packed<T: Float, Q: Dtype>(x: &View<'_, T>, q: &ViewMut<'_, Q>) -> bool {
     x.cols().is_multiple_of(lanes) && x.rows_aligned(16) && q.rows_aligned(lanes)
 }
 
-/// What a kernel makes of x: ⌊x · inverse⌉ + zero in 8 bits, in f32 as the operators define it; NaN becomes zero.
+/// The quantized value of x: ⌊x · inverse⌉ + zero in 8 bits, in f32 as the operators define it; NaN becomes zero.
 pub(super) fn rounded(x: f64, inverse: f32, zero: f64) -> f64 {
     let product = f64::from(x as f32 * inverse);
     let nearest = if product.is_nan() { 0.0 } else { product.round_ties_even() };
@@ -56,10 +56,10 @@ pub(super) fn rounded(x: f64, inverse: f32, zero: f64) -> f64 {
 /// About the standard deviation of values whose scale would be below the normal numbers.
 pub(super) const TINY: f64 = 1e-38;
 
-/// The scale of a range that reaches `steps` steps, at least the least normal number, and its inverse.
+/// The scale of a range that spans `steps` steps, at least the smallest normal number, and its inverse.
 pub(super) fn scale_of(range: f32, steps: f32) -> (f32, f32) {
     let least = steps * f32::MIN_POSITIVE;
-    // Not f32::max, which leaves NaN out.
+    // Not f32::max, which ignores NaN.
     let range = if range < least { least } else { range };
     (range / steps, steps / range)
 }

@@ -1,4 +1,4 @@
-//! What fused normalisation and quantization say of themselves.
+//! Fused normalisation and quantization in the registry.
 
 use super::TINY;
 use super::blocks::{Block, least_subnormal, scale};
@@ -29,10 +29,11 @@ pub(super) fn check<T: Float, Q: Dtype>(
     Ok([x.require_row_stride(info.name, "x")? as u64, q.require_row_stride(info.name, "q")? as u64])
 }
 
-/// Root-mean-square normalisation, and quantization of what comes out.
+/// Root-mean-square normalisation with quantization of its result.
 pub struct NormQuantization {
     pub(super) info: &'static OpInfo,
-    /// Whether to 8-bit integers with a scale for each row, and not to 8-bit floats with one for each 128 neighbours.
+    /// Whether to quantize to 8-bit integers with a scale for each row, instead of 8-bit floats with one for each 128
+    /// adjacent elements.
     pub(super) integers: bool,
     pub(super) launch: fn(&Stream, &mut Arguments<'_>, f32) -> Result<()>,
 }

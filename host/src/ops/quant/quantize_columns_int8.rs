@@ -13,10 +13,12 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The columns of `x`, `[rows, d]`, as 8-bit integers, and what to multiply each column's with: scale = max |x| / 127, q = ⌊x / scale⌉.
+/// Quantizes the columns of `x`, `[rows, d]`, to 8-bit integers, and returns them with the scale of each column: scale = max
+/// |x| / 127, q = ⌊x / scale⌉.
 ///
-/// In f32: x · (127 / max), rounded to nearest, ties to even. Scales are at least the least normal number, which is
-/// that of a column of zeros; a column with NaN or an infinity has that as its scale, and zeros. Rows may be padded. The results are new dense tensors, `[rows, d]` and `[d]`; the work is queued on `stream`.
+/// The f32 product x · (127 / max) is rounded to nearest, ties to even. Scales are at least the smallest normal number, which
+/// is the scale of a column of zeros; a column with NaN or an infinity has NaN or infinity as its scale, and zeros. Rows may be
+/// padded. The results are new dense tensors, `[rows, d]` and `[d]`; the work is queued on `stream`.
 ///
 /// Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference" (arXiv:1806.08342).
 ///
@@ -72,7 +74,7 @@ pub fn quantize_columns_int8_into<'a, T: Float>(
         return scales.fill(stream, f32::MIN_POSITIVE);
     };
     let mut maxima = Tensor::<u32>::zeros(stream, [d])?;
-    // A few blocks a multiprocessor walk down the rows.
+    // A few blocks per multiprocessor walk down the rows.
     let blocks = 8 * stream.device().info().multiprocessors;
     let walk = Dim3::new(grid.x, grid.y.min(blocks.div_ceil(grid.x)), 1);
     let (source, target) = (x.ptr(stream)?, maxima.view_mut().ptr_mut(stream)?);
@@ -157,7 +159,7 @@ impl Operator for QuantizeColumnsInt8 {
         let mut maxima = vec![0.0f64; x.shape()[1]];
         for row in 0..x.shape()[0] {
             for (max, x) in maxima.iter_mut().zip(reference::row(x, row)) {
-                // Not f64::max, which leaves NaN out.
+                // Not f64::max, which ignores NaN.
                 if x.is_nan() || x.abs() > *max {
                     *max = x.abs();
                 }

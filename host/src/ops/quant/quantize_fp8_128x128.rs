@@ -8,7 +8,7 @@ use crate::ops::model::{ArgInfo, OpInfo, ParamInfo};
 use crate::runtime::dtype::DType;
 
 quantization! {
-    /// `x`, `[rows, d]`, as 8-bit floats, with a scale for each tile of 128 × 128: weights of fp8 matrix products.
+    /// Quantizes `x`, `[rows, d]`, to 8-bit floats, with a scale for each tile of 128 × 128: for weights of fp8 matrix products.
     ///
     /// DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv:2412.19437), section 3.3.
     quantize_fp8_128x128, quantize_fp8_128x128_into, QUANTIZE_FP8_128X128;

@@ -1,4 +1,4 @@
-//! Quantization to 8-bit floats with a scale for each 128 neighbours of a row.
+//! Quantization to 8-bit floats with a scale for each 128 adjacent elements of a row.
 
 use gpu_kernels::ops::quant::quantize_fp8_1x128 as gk;
 
@@ -8,7 +8,8 @@ use crate::ops::model::{ArgInfo, OpInfo, ParamInfo};
 use crate::runtime::dtype::DType;
 
 quantization! {
-    /// `x`, `[rows, d]`, as 8-bit floats, with a scale for each 128 neighbours of a row: activations of fp8 matrix products.
+    /// Quantizes `x`, `[rows, d]`, to 8-bit floats, with a scale for each 128 adjacent elements of a row: for activations of
+    /// fp8 matrix products.
     ///
     /// DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv:2412.19437), section 3.3.
     quantize_fp8_1x128, quantize_fp8_1x128_into, QUANTIZE_FP8_1X128;

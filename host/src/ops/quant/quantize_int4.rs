@@ -1,4 +1,4 @@
-//! Quantization to 4-bit integers with a scale, and a zero point if wanted, for each 128 of a row.
+//! Quantization to 4-bit integers with a scale and, optionally, a zero point for each group of 128 in a row.
 
 use cuda_std::launch::DevicePtrMut;
 use gpu_kernels::ops::quant::quantize_int4 as gk;
@@ -16,24 +16,27 @@ use crate::runtime::view::{View, ViewMut};
 /// Rows in 4-bit integers with a scale for each group of 128: x ≈ (q − zero) · scale.
 #[derive(Debug)]
 pub struct QuantizedInt4 {
-    /// The integers, from 0 to 15, two a byte, `[rows, ⌈d/2⌉]`.
+    /// The integers, from 0 to 15, two per byte, `[rows, ⌈d/2⌉]`.
     pub q: Tensor<u8>,
-    /// What differences are multiplied with, `[rows, ⌈d/128⌉]`.
+    /// The scales, by which the differences are multiplied, `[rows, ⌈d/128⌉]`.
     pub scales: Tensor<f32>,
-    /// What is taken from the integers first, from 0 to 15, `[rows, ⌈d/128⌉]`; none where it is 8.
+    /// The zero points, from 0 to 15, which are subtracted from the integers first, `[rows, ⌈d/128⌉]`; `None` if all are 8.
     pub zeros: Option<Tensor<u8>>,
 }
 
-/// The rows of `x`, `[rows, d]`, as 4-bit integers, two a byte, and for each 128 of a row what to multiply them with and, if asked for, a zero point.
+/// Quantizes the rows of `x`, `[rows, d]`, to 4-bit integers, two per byte, with a scale and, if requested, a zero point for
+/// each group of 128 in a row.
 ///
-/// Symmetric: scale = max |x| / 7, q = ⌊x / scale⌉ + 8. Asymmetric, over the range \[low, high\] of a group and 0: scale = (high − low) / 15,
-/// zero = −⌊low / scale⌉, q = min(⌊x / scale⌉ + zero, 15). x · (7 / max) is rounded once, to the nearest integer, ties to even, and the factor is in f32. The lower half of byte i of a row is q
-/// of element 2i, the upper half that of element 2i + 1, or the zero point if there is none: what [`gemm_w4a16`](crate::ops::gemm_w4a16()) multiplies with.
-/// Scales are at least the least normal number, which is that of a group of zeros. In a group with NaN or an infinity, or with a range beyond f32's greatest
-/// number, every q is the zero point, 8 or 0, and the scale NaN or infinite. Rows may be padded. The results are new dense tensors; the work is queued on `stream`.
+/// Symmetric: scale = max |x| / 7, q = ⌊x / scale⌉ + 8. Asymmetric, over the range \[low, high\] of a group and 0: scale =
+/// (high − low) / 15, zero = −⌊low / scale⌉, q = min(⌊x / scale⌉ + zero, 15). x · (7 / max), with the factor in f32, is rounded
+/// once, to the nearest integer, ties to even. The lower half of byte i of a row is q of element 2i, the upper half that of
+/// element 2i + 1, or the zero point if there is no such element: the format of [`gemm_w4a16`](crate::ops::gemm_w4a16()).
+/// Scales are at least the smallest normal number, which is the scale of a group of zeros. In a group with NaN or an infinity,
+/// or with a range beyond the greatest f32 number, every q is the zero point, 8 or 0, and the scale is NaN or infinite. Rows
+/// may be padded. The results are new dense tensors; the work is queued on `stream`.
 ///
-/// Frantar et al., "GPTQ" (arXiv:2210.17323), for groups; Lin et al., "AWQ" (arXiv:2306.00978), for their zero points. What these choose beyond the nearest
-/// integer is not done here.
+/// Frantar et al., "GPTQ" (arXiv:2210.17323), for groups; Lin et al., "AWQ" (arXiv:2306.00978), for their zero points. Their
+/// choices beyond rounding to the nearest integer are not implemented here.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `x` has other than two dimensions, [`Error::Layout`](crate::Error::Layout) if its rows are not
@@ -70,8 +73,8 @@ pub fn quantize_int4<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, z
     Ok(quantized)
 }
 
-/// [`quantize_int4`] into `q`, `[rows, ⌈d/2⌉]`, whose rows may be padded, and `scales`, `[rows, ⌈d/128⌉]`, contiguous; asymmetric if there are `zeros`, of the
-/// shape of `scales`, contiguous.
+/// [`quantize_int4`] into `q`, `[rows, ⌈d/2⌉]`, whose rows may be padded, and `scales`, `[rows, ⌈d/128⌉]`, contiguous;
+/// asymmetric if `zeros`, of the shape of `scales` and contiguous, are given.
 ///
 /// # Errors
 /// Same as [`quantize_int4`].
@@ -247,7 +250,7 @@ struct Grid {
 
 impl Grid {
     fn of(group: &[f64], asymmetric: bool) -> Self {
-        // Not f64::max, which leaves NaN out.
+        // Not f64::max, which ignores NaN.
         let greatest = |sign: fn(f64) -> f64| {
             let max = |max: f64, x: f64| if x.is_nan() || x > max { x } else { max };
             group.iter().map(|x| sign(*x)).fold(0.0, max) as f32

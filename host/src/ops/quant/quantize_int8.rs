@@ -13,12 +13,12 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// Which integer stands for 0.
+/// The integer that stands for 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zero {
     /// 0: integers up to ±127, scale = max |x| / 127.
     Symmetric,
-    /// The one that lets all 256 integers cover the range of x and 0: scale = (high − low) / 255.
+    /// The zero point with which all 256 integers cover the range of x and 0: scale = (high − low) / 255.
     Asymmetric,
 }
 
@@ -27,17 +27,18 @@ pub enum Zero {
 pub struct QuantizedInt8 {
     /// The integers, of the tensor's shape.
     pub q: Tensor<i8>,
-    /// What they are multiplied with, `[1]`.
+    /// The scale, `[1]`, by which the differences are multiplied.
     pub scale: Tensor<f32>,
-    /// What is taken from them first, `[1]`.
+    /// The zero point, `[1]`, which is subtracted from the integers first.
     pub zero: Tensor<i32>,
 }
 
-/// `x` as 8-bit integers with one scale and, if asked for, a zero point, which stay on the device.
+/// Quantizes `x` to 8-bit integers with one scale and, if requested, a zero point, which stay on the device.
 ///
-/// In f32: ⌊x · (steps / range)⌉ + zero, rounded to nearest, ties to even, and clamped to −128 and 127. The scale is at least the least normal
-/// number, which is that of zeros; with NaN or an infinity in `x`, or a range beyond f32's greatest number, it is NaN or infinite and every
-/// integer the zero. `x` has any shape; its rows may be padded. The work is queued on `stream`.
+/// In f32: ⌊x · (steps / range)⌉ + zero, rounded to nearest, ties to even, and clamped to −128 and 127. The scale is at least
+/// the smallest normal number, which is the scale of zeros; with NaN or an infinity in `x`, or a range beyond the greatest f32
+/// number, it is NaN or infinite and every integer is the zero point. `x` has any shape; its rows may be padded. The work is
+/// queued on `stream`.
 ///
 /// Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (arXiv:1712.05877).
 ///
@@ -95,7 +96,7 @@ pub fn quantize_int8_into<'a, T: Float>(
     let mut range = Tensor::<f32>::zeros(stream, [2])?;
     let lanes = gpu_kernels::lanes::<T>() as u64;
     let packed = d.is_multiple_of(lanes) && x.rows_aligned(16);
-    // A few blocks a multiprocessor walk everything.
+    // A few blocks per multiprocessor walk all elements.
     let blocks = u64::from(4 * stream.device().info().multiprocessors);
     let along = d.div_ceil(u64::from(gk::BLOCK) * 4 * if packed { lanes } else { 1 }).clamp(1, blocks);
     let down = rows.min((blocks / along).max(1));
@@ -202,7 +203,7 @@ impl Operator for QuantizeInt8 {
         };
         let [low, high] = x.to_f64().into_iter().fold([0.0; 2], ends).map(|end| end as f32);
         let asymmetric = params.bool("asymmetric")?;
-        // Not f32::max, which leaves NaN out.
+        // Not f32::max, which ignores NaN.
         let greater = if -low > high { -low } else { high };
         let (range, steps) = if asymmetric { (high - low, 255.0) } else { (greater, 127.0) };
         let (scale, inverse) = scale_of(range, steps);

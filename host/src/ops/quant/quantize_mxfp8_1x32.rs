@@ -8,7 +8,8 @@ use crate::ops::model::{ArgInfo, OpInfo, ParamInfo};
 use crate::runtime::dtype::DType;
 
 quantization! {
-    /// `x`, `[rows, d]`, as MXFP8 along rows: 8-bit floats with a power of two for each 32 neighbours.
+    /// Quantizes `x`, `[rows, d]`, to MXFP8 along rows: 8-bit floats with a power-of-two scale for
+    /// each 32 adjacent elements of a row.
     ///
     /// Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0, section 6.3.
     quantize_mxfp8_1x32, quantize_mxfp8_1x32_into, QUANTIZE_MXFP8_1X32;

@@ -8,7 +8,8 @@ use crate::ops::model::{ArgInfo, OpInfo, ParamInfo};
 use crate::runtime::dtype::DType;
 
 quantization! {
-    /// `x`, `[rows, d]`, as MXFP8 along columns: 8-bit floats with a power of two for each 32 that lie one below the other.
+    /// Quantizes `x`, `[rows, d]`, to MXFP8 along columns: 8-bit floats with a power-of-two scale for each 32 consecutive
+    /// elements of a column.
     ///
     /// Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0, section 6.3.
     quantize_mxfp8_32x1, quantize_mxfp8_32x1_into, QUANTIZE_MXFP8_32X1;

@@ -12,10 +12,12 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The rows of `x`, `[rows, d]`, as 8-bit integers, and what to multiply each row's with: scale = max |x| / 127, q = ⌊x / scale⌉.
+/// Quantizes the rows of `x`, `[rows, d]`, to 8-bit integers, and returns them with the scale of each row: scale = max |x| /
+/// 127, q = ⌊x / scale⌉.
 ///
-/// In f32: x · (127 / max), rounded to nearest, ties to even. Scales are at least the least normal number, which is
-/// that of a row of zeros; a row with NaN or an infinity has that as its scale, and zeros. Rows may be padded. The results are new dense tensors, `[rows, d]` and `[rows]`; the work is queued on `stream`.
+/// The f32 product x · (127 / max) is rounded to nearest, ties to even. Scales are at least the smallest normal number, which
+/// is the scale of a row of zeros; a row with NaN or an infinity has NaN or infinity as its scale, and zeros. Rows may be
+/// padded. The results are new dense tensors, `[rows, d]` and `[rows]`; the work is queued on `stream`.
 ///
 /// Dettmers et al., "LLM.int8()" (arXiv:2208.07339).
 ///
@@ -116,7 +118,7 @@ impl Operator for QuantizeRowsInt8 {
             cases.extend([
                 Case::odd(&INFO, dtype, dims(7, 1003)),
                 Case::odd(&INFO, dtype, dims(5, 4104)),
-                // More than the threads hold.
+                // A row with more elements than the threads hold.
                 Case::odd(&INFO, dtype, dims(1, 9 * 8192 / dtype.size())),
                 pads(Case::odd(&INFO, dtype, dims(5, 96))),
                 Case::odd(&INFO, dtype, dims(5, 96)).row_pad(1),
@@ -151,7 +153,7 @@ impl Operator for QuantizeRowsInt8 {
         let x = inputs.get("x")?;
         Ok(reference::by_row(rows, |r| {
             let row = x.range_f64(r * x.shape()[1]..(r + 1) * x.shape()[1]).unwrap_or_default();
-            // Not f64::max, which leaves NaN out.
+            // Not f64::max, which ignores NaN.
             let max =
                 row.iter().fold(0.0, |max: f64, x| if x.is_nan() || x.abs() > max { x.abs() } else { max }) as f32;
             let (scale, inverse) = scale_of(max, 127.0);

@@ -13,8 +13,9 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The rows of `x`, `[rows, d]`, normalised as by [`rms_norm`](fn@crate::ops::rms_norm) and quantized as by
-/// [`quantize_fp8_1x128`](fn@crate::ops::quantize_fp8_1x128), without a rounding in between: 8-bit floats, and a scale for each 128 neighbours.
+/// Normalises the rows of `x`, `[rows, d]`, as [`rms_norm`](fn@crate::ops::rms_norm) does and quantizes them as
+/// [`quantize_fp8_1x128`](fn@crate::ops::quantize_fp8_1x128) does, without rounding in between. Returns 8-bit floats, and a
+/// scale for each 128 adjacent elements.
 ///
 /// `Q` is [`f8e4m3`](struct@crate::f8e4m3) or [`f8e5m2`](struct@crate::f8e5m2). `weight` is `[d]`. Rows may be padded. The results are new dense tensors, `[rows, d]` and `[rows, ⌈d / 128⌉]`; the work is queued on `stream`.
 ///
@@ -64,7 +65,7 @@ pub fn rms_norm_quantize_fp8_1x128_into<'a, T: Float, Q: Float8>(
     stream.require_devices(INFO.name, &[("x", &x), ("weight", &weight), ("q", &q), ("scales", &scales)])?;
     let [rows, d]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [x_stride, q_stride] = norm::check(&INFO, &x, &weight, eps, &q, (&scales, &norm::BLOCK.scales(rows, d)))?;
-    // Rows of no elements have no scales either.
+    // Rows without elements have no scales either.
     let Some(grid) = grid(&INFO, "x", if d == 0 { 0 } else { rows }, 1)? else { return Ok(()) };
     let packed = is_packed(&x, &q) && weight.rows_aligned(16);
     let block = gk::threads(x.cols(), T::DTYPE.size());

@@ -13,8 +13,9 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The rows of `x`, `[rows, d]`, normalised as by [`rms_norm`](fn@crate::ops::rms_norm) and quantized as by
-/// [`quantize_rows_int8`](fn@crate::ops::quantize_rows_int8), without a rounding in between: 8-bit integers, and what to multiply each row's with.
+/// Normalises the rows of `x`, `[rows, d]`, as [`rms_norm`](fn@crate::ops::rms_norm) does and quantizes them as
+/// [`quantize_rows_int8`](fn@crate::ops::quantize_rows_int8) does, without rounding in between. Returns 8-bit integers, and a
+/// scale for each row.
 ///
 /// `weight` is `[d]`. Rows may be padded. The results are new dense tensors, `[rows, d]` and `[rows]`; the work is queued on `stream`.
 ///

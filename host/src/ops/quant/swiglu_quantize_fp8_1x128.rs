@@ -13,11 +13,13 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// [`swiglu`](fn@crate::ops::swiglu) of `gate` and `up`, `[rows, d]`, quantized as by [`quantize_fp8_1x128`](fn@crate::ops::quantize_fp8_1x128), without a
-/// rounding in between: 8-bit floats, and a scale for each 128 neighbours.
+/// Computes [`swiglu`](fn@crate::ops::swiglu) of `gate` and `up`, `[rows, d]`, quantized as by
+/// [`quantize_fp8_1x128`](fn@crate::ops::quantize_fp8_1x128), without rounding in between. Returns 8-bit floats, and a scale
+/// for each 128 adjacent elements.
 ///
-/// `Q` is [`f8e4m3`](struct@crate::f8e4m3) or [`f8e5m2`](struct@crate::f8e5m2). Rows may be padded, so that gate and up may be the halves of one tensor's
-/// rows. The results are new dense tensors, `[rows, d]` and `[rows, ⌈d / 128⌉]`; the work is queued on `stream`.
+/// `Q` is [`f8e4m3`](struct@crate::f8e4m3) or [`f8e5m2`](struct@crate::f8e5m2). Rows may be padded, so gate and up may be the
+/// two halves of one tensor's rows. The results are new dense tensors, `[rows, d]` and `[rows, ⌈d / 128⌉]`; the work is queued
+/// on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far

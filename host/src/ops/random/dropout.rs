@@ -12,11 +12,11 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// y = x / (1 − p) or, with probability `p`, 0, elementwise.
+/// y = 0 with probability `p`, else x / (1 − p), elementwise.
 ///
-/// No mask is stored: [`dropout_backward`] with the same `p` and `random` drops the same elements. Which word decides over an element: see
-/// [`Philox`]; p is taken in multiples of 2⁻³². What is dropped is 0, be it infinite or NaN. `x` has any shape; its rows may be padded. The
-/// result is a new dense tensor; the work is queued on `stream`.
+/// No mask is stored: [`dropout_backward`] with the same `p` and `random` drops the same elements. [`Philox`] defines which
+/// word decides about an element; p is rounded to a multiple of 2⁻³². A dropped element becomes 0 even if it is infinite or
+/// NaN. `x` has any shape; its rows may be padded. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting" (JMLR 15, 2014).
 ///
@@ -60,7 +60,7 @@ pub fn dropout_into<'a, T: Float>(
 
 /// The gradient of [`dropout`]: dx = dy / (1 − p), or 0 where `x` was dropped.
 ///
-/// `p` and `random` are those of forward. The result is a new dense tensor.
+/// `p` and `random` are those of the forward. The result is a new dense tensor.
 ///
 /// # Errors
 /// Same as [`dropout`].
@@ -111,12 +111,12 @@ fn launch<T: Float>(
     unsafe { stream.launch::<gk::Dropout<T>>(plan.grid, args) }
 }
 
-/// What the words of dropped elements are below. An f32 below 1 is at most 1 − 2⁻²⁴.
+/// An element is dropped if its word is below this. An f32 below 1 is at most 1 − 2⁻²⁴.
 fn threshold(p: f32) -> u32 {
     (f64::from(p) * f64::powi(2.0, 32)).round() as u32
 }
 
-/// What is kept is multiplied with this.
+/// The factor of elements that are kept.
 fn scale(p: f32) -> f32 {
     (1.0 / (1.0 - f64::from(p))) as f32
 }
@@ -179,7 +179,7 @@ impl Operator for Dropout {
                 Case::production(info, name, dtype, dims(1, 1 << 28)),
                 Case::odd(info, dtype, dims(1, block + 1003)).param("p", 0.5),
                 Case::odd(info, dtype, dims(1, 1003)).offset(1),
-                // Packs that begin at every number modulo four.
+                // Packs that begin at every residue modulo four.
                 padded(Case::odd(info, dtype, dims(5, 203)), [5, 13]).param("p", 0.5),
                 padded(Case::odd(info, dtype, dims(7, 37)), [3, 4]),
                 Case::tiny(info, dtype, dims(1, 1)).param("p", 0.5),

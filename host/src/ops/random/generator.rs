@@ -1,4 +1,4 @@
-//! Operators that write a tensor and read none: their launch, and what they say of themselves.
+//! Operators that write a tensor and read none: their launch, and their registry entries.
 
 use cuda_std::launch::{DevicePtrMut, Kernel};
 
@@ -9,7 +9,7 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::ViewMut;
 
-/// What is known of the tensor that a generator writes: its shape is that of what is there.
+/// The description of the output of a generator, whose shape is that of the existing tensor.
 pub(super) const ARGS: &[ArgInfo] =
     &[ArgInfo::in_out("y", "any shape, rows may be padded; all of it is written, none is read")];
 
@@ -29,15 +29,15 @@ pub(super) fn generate_into<T: Float, K: Kernel>(
 
 /// An operator that writes a tensor and reads none.
 pub struct Generator {
-    /// The fixed facts.
+    /// The static description.
     pub info: &'static OpInfo,
     /// Launches it.
     pub launch: fn(&Stream, &mut Arguments<'_>, &Params) -> Result<()>,
-    /// What the elements of those numbers are.
+    /// The elements with these indices.
     pub reference: fn(&Params, &mut dyn Iterator<Item = usize>) -> Result<Vec<f64>>,
-    /// How far they may be off, beside the rounding to storage.
+    /// The tolerance, in addition to the rounding to storage.
     pub tolerance: fn(&Case) -> Result<Tolerance>,
-    /// Values of the parameters, other than the defaults, for further cases.
+    /// Parameter values other than the defaults, for further cases.
     pub params: &'static [(&'static str, ParamValue)],
 }
 
@@ -57,7 +57,7 @@ impl Operator for Generator {
                 Case::production(info, name, dtype, dims(1, 1 << 28)),
                 Case::odd(info, dtype, dims(1, block + 1003)),
                 Case::odd(info, dtype, dims(1, 1003)).offset(1),
-                // Packs that begin at every number modulo four.
+                // Packs that begin at every residue modulo four.
                 Case::odd(info, dtype, dims(5, 203)).row_pad(5),
                 Case::odd(info, dtype, dims(7, 37)).row_pad(2),
                 Case::tiny(info, dtype, dims(1, 1)),

@@ -1,4 +1,5 @@
-//! Random numbers and what is made of them, reproducible everywhere: which number an element gets follows from [`Philox`] and its place.
+//! Random numbers and operators based on them, reproducible everywhere: an element's number follows from [`Philox`] and the
+//! element's index.
 
 pub mod dropout;
 pub mod fill;
@@ -19,11 +20,12 @@ use gpu_kernels::ops::random::quad;
 use super::model::{ParamInfo, Params};
 use crate::runtime::error::Result;
 
-/// A sequence of random words, of which a tensor's element i, counted over all its rows without their padding, has number i.
+/// A sequence of random words. Element i of a tensor, counted over all its rows without padding, takes word i.
 ///
-/// Word i is word i mod 4 of Philox4x32-10 for the counter (i / 4, `offset`) and the key `seed`. Equal places of equal sequences have
-/// equal words, on every device, whatever the element type and the strides; what another seed or another offset gives is independent.
-/// A program takes one seed and counts offsets: one for every operation that is to have words of its own.
+/// Word i is word i mod 4 of Philox4x32-10 for the counter (i / 4, `offset`) and the key `seed`. Equal indices of equal
+/// sequences have equal words, on every device, whatever the element type and the strides; sequences with another seed or
+/// another offset are independent. A program chooses one seed and counts offsets: one for every operation that needs words of
+/// its own.
 ///
 /// Salmon, Moraes, Dror and Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,9 +47,9 @@ impl Philox {
         Self { offset, ..self }
     }
 
-    /// The sequence that parameters name.
+    /// The sequence that the parameters describe.
     fn of(params: &Params) -> Result<Self> {
-        // Two's complement: every 64-bit seed has a number.
+        // Two's complement, so that every 64-bit seed can be given.
         Ok(Self { seed: params.i64("seed")? as u64, offset: params.i64("offset")? as u64 })
     }
 

@@ -14,10 +14,11 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::ViewMut;
 
-/// A new dense tensor of normally distributed random numbers with that mean and standard deviation.
+/// A new dense tensor of normally distributed random numbers with this mean and standard deviation.
 ///
-/// Which numbers an element is made of: see [`Philox`]; elements 4q and 4q + 1 are a pair, and 4q + 2 and 4q + 3. None is further from
-/// the mean than 6.77 standard deviations. Computed in f32 and rounded once to the storage type. The work is queued on `stream`.
+/// [`Philox`] defines the words of an element; elements 4q and 4q + 1 form a pair, as do 4q + 2 and 4q + 3. No number is
+/// further from the mean than 6.77 standard deviations. Arithmetic is in f32 and rounded once to the storage type. The work is
+/// queued on `stream`.
 ///
 /// Box and Muller, "A Note on the Generation of Random Normal Deviates" (Annals of Mathematical Statistics 29, 1958).
 ///
@@ -88,11 +89,11 @@ static INFO: OpInfo = OpInfo {
     variants: &[],
 };
 
-/// The element of number `i`, of mean 0 and standard deviation 1.
+/// Element `i`, with mean 0 and standard deviation 1.
 fn normal(random: Philox, i: usize) -> f64 {
     let words = random.words(i / 4);
     let (a, b) = (words[i % 4 / 2 * 2], words[i % 4 / 2 * 2 + 1]);
-    // By definition an f32, rounded to nearest in each step.
+    // Defined as an f32, rounded to nearest in each step.
     let u = (a as f32).mul_add(f32::powi(2.0, -32), f32::powi(2.0, -33));
     let r = (-2.0 * f64::from(u).ln()).sqrt();
     let angle = 2.0 * PI * f64::from(b as f32) / f64::powi(2.0, 32) - PI;

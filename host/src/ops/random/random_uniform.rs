@@ -1,4 +1,4 @@
-//! Random numbers, evenly over a range.
+//! Uniformly distributed random numbers.
 
 use std::ops::Range;
 
@@ -14,10 +14,11 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::ViewMut;
 
-/// A new dense tensor of random numbers, evenly over `range`: start + (end − start) · u, with 2²⁴ values of u in [0, 1).
+/// A new dense tensor of random numbers, uniformly distributed over `range`: start + (end − start) · u, with 2²⁴ values
+/// of u in [0, 1).
 ///
-/// Which number an element gets: see [`Philox`]. Computed in f32 and rounded once to the storage type, which may give the end of the
-/// range. The work is queued on `stream`.
+/// [`Philox`] defines the word of an element. Arithmetic is in f32 and rounded once to the storage type, which may give the end
+/// of the range. The work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::InvalidParam`](crate::Error::InvalidParam) unless start, end and their difference are finite,
@@ -55,7 +56,7 @@ pub fn random_uniform_into<'a, T: Float>(
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let (low, size) = (range.start, range.end - range.start);
-    // Of ends that are not finite the difference is not either.
+    // If an end is not finite, the difference is not either.
     if !size.is_finite() {
         return Err(INFO.param_error("range", format!("{range:?}"), "finite ends, finitely far apart"));
     }

@@ -1,4 +1,4 @@
-//! Tokens of rows of logits, at random.
+//! Random sampling of tokens from rows of logits.
 
 use gpu_kernels::ops::random::sample::cluster::{SampleCluster, part};
 use gpu_kernels::ops::random::sample::{self as gk, OCTAVE, weight};
@@ -16,14 +16,14 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// Which tokens [`sample`] keeps, and how it weighs them. By default all, as softmax does.
+/// The tokens that [`sample`] keeps, and their weights. By default it keeps all, with the weights of softmax.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampling {
-    /// What logits are divided by: 0 takes the best token always, and 1 leaves them as they are.
+    /// The divisor of logits: 0 always selects the best token, and 1 leaves the logits unchanged.
     pub temperature: f32,
-    /// How many tokens are kept, the best; `None` keeps all.
+    /// The number of best tokens to keep; `None` keeps all.
     pub top_k: Option<u32>,
-    /// The share of the probability that is kept: the nucleus, which is the fewest tokens, the best, that have it together. From above 0 to
+    /// The probability mass to keep (nucleus sampling): the fewest best tokens whose probabilities add up to it. Above 0, up to
     /// 1, which keeps all.
     pub top_p: f32,
 }
@@ -37,7 +37,7 @@ impl Default for Sampling {
 /// The least packs of a row that a cluster shares, and where nothing is drawn.
 const CLUSTER_FROM: [u32; 2] = [2048, 8192];
 
-/// What the kernel takes of a [`Sampling`].
+/// The form of a [`Sampling`] that the kernel takes.
 #[derive(Clone, Copy)]
 struct Rule {
     scale: f32,
@@ -75,15 +75,16 @@ impl Sampling {
     }
 }
 
-/// A token of every row of `logits`, at random: token i with probability softmax(logits / temperature)ᵢ among those that `sampling` keeps.
+/// Draws a token for every row of `logits`: token i with probability softmax(logits / temperature)ᵢ among those that `sampling`
+/// keeps.
 ///
-/// Both [`top_k`](Sampling::top_k) and [`top_p`](Sampling::top_p) look at the probabilities of all tokens; a token is kept if it passes
-/// both, and the best one always is. Of equal logits the first is the better. What is −∞ is never taken, nor, as good as never,
-/// what is less than 2⁻³⁰ times as probable as the best. Equal calls give equal tokens, on every device; take another
-/// [`offset`](Philox::at) for each step. A row with NaN in it, and one that is −∞ throughout, has the token −1.
+/// Both [`top_k`](Sampling::top_k) and [`top_p`](Sampling::top_p) refer to the probabilities of all tokens; a token is kept if
+/// it passes both, and the best one always is. Of equal logits the first counts as the better. A token with a logit of −∞ is
+/// never drawn, nor, practically, one that is less than 2⁻³⁰ times as probable as the best. Equal calls give equal tokens on
+/// every device; use another [`offset`](Philox::at) for each step. A row that contains NaN, or only −∞, gives the token −1.
 ///
-/// `logits` has shape `[rows, vocabulary]`, or any other of two dimensions or more; the elements of a row are adjacent, and rows may be
-/// padded. The result is a new tensor of the outer dimensions; the work is queued on `stream`.
+/// `logits` is `[rows, vocabulary]`, or has more dimensions; the elements of a row are contiguous, and rows may be padded. The
+/// result is a new tensor of the outer dimensions; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::InvalidParam`](crate::Error::InvalidParam) unless temperature is finite and not negative, top_k at least 1 and 0 < top_p ≤ 1,
@@ -165,7 +166,7 @@ fn clustered<T: Float>(stream: &Stream, logits: &View<'_, T>, k: u32) -> Option<
     Some(part(packs)).filter(|part| *part <= 8192)
 }
 
-/// The outer dimensions of logits, whose rows, if there are any, have tokens that an i32 numbers.
+/// The outer dimensions of logits. If there are rows, their token indices must fit in an i32.
 fn outer(logits: &[usize]) -> Result<&[usize]> {
     rows::require(&INFO, "logits", logits)?;
     if reference::row_count(logits) > 0 && !(1..=i32::MAX as usize).contains(&reference::row_len(logits)) {
@@ -198,8 +199,8 @@ static INFO: OpInfo = OpInfo {
     variants: &[],
 };
 
-/// The token of row `r`: the same integers as on the device, and of them what the words say: all tokens ranked, what is kept, and draws
-/// until one is.
+/// The token of row `r`, from the same integers as on the device and the definition of the operator: all tokens ranked, some
+/// kept, and draws until one is accepted.
 fn token(x: &[f64], r: usize, rule: Rule, random: Philox) -> i32 {
     let x: Vec<f32> = x.iter().map(|x| *x as f32).collect();
     let max = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -211,7 +212,7 @@ fn token(x: &[f64], r: usize, rule: Rule, random: Philox) -> i32 {
     let limit = limit(weights.iter().sum());
     let mut ranked: Vec<usize> = (0..x.len()).collect();
     ranked.sort_by_key(|i| std::cmp::Reverse(candidate(key(x[*i]), *i as u32)));
-    // The better tokens, in their order, that a draw may give.
+    // The number of better tokens, in order, that a draw may give.
     let mut left = ranked.len();
     for draw in 0.. {
         let mut places = ranked[..left].to_vec();
@@ -338,7 +339,7 @@ impl Operator for Sample {
 mod tests {
     use super::*;
 
-    /// How often each token of a row comes in so many draws.
+    /// The frequency of each token of a row in this number of draws.
     fn frequencies<const N: usize>(x: [f64; N], sampling: Sampling) -> [f64; N] {
         const DRAWS: usize = 40_000;
         let rule = sampling.rule().unwrap();

@@ -1,4 +1,4 @@
-//! Where the maxima of rows are.
+//! Indices of the maxima of rows.
 
 use gpu_kernels::ops::reduce::argmax as gk;
 
@@ -11,10 +11,10 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The index of the maximum of every row of `x`: the first of equals, and the first NaN if there is one.
+/// The index of the maximum of every row of `x`: the first of equal ones, or the first NaN if there is one.
 ///
-/// `x` has shape `[rows, d]`, or any other of two dimensions or more whose last is `d`; the elements of a row are adjacent, and rows
-/// may be padded. The result is a new tensor of the other dimensions; the work is queued on `stream`.
+/// `x` is `[rows, d]`, or has more dimensions, the last of which is `d`; the elements of a row are contiguous, and rows may be
+/// padded. The result is a new tensor of the other dimensions; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `x` has fewer than two dimensions, no columns or 2³¹ or more of them,
@@ -62,7 +62,7 @@ pub fn argmax_rows_into<'a, T: Float>(
     unsafe { launch_rows!(stream, plan, gk::Argmax, T, args) }
 }
 
-/// An error unless rows, if there are any, have elements that an i32 numbers.
+/// Fails unless the indices of a row's elements fit in an i32, if there are rows.
 fn require_columns(shape: &[usize]) -> Result<()> {
     if reference::row_count(shape) > 0 && !(1..=i32::MAX as usize).contains(&reference::row_len(shape)) {
         return Err(INFO.shape_error("x", shape, "1 to 2^31 - 1 columns"));

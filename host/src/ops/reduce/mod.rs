@@ -1,4 +1,4 @@
-//! Reductions, of rows to a value each and of whole tensors.
+//! Reductions, of each row to a value or of whole tensors.
 
 pub mod argmax;
 pub mod l2_norm;
@@ -23,10 +23,10 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// What a reduction's kernel takes.
+/// Arguments of a reduction's kernel.
 type Args<T> = (DevicePtr<T>, DevicePtrMut<f32>, u64, u64, u64, f32);
 
-/// A kernel that folds rows. Folding what it gives for parts of a row gives what it would for the whole.
+/// A kernel that folds rows. Folding the results of the parts of a row gives the result of the whole row.
 trait Fold {
     /// Launches the instance that the plan names.
     ///
@@ -35,7 +35,7 @@ trait Fold {
     unsafe fn launch<T: Float>(stream: &Stream, plan: RowPlan, args: Args<T>) -> Result<()>;
 }
 
-/// A reduction: its public functions and its entries in the registry, of rows and of whole tensors.
+/// A reduction: its public functions and its registry entries, for rows and for whole tensors.
 macro_rules! reductions {
     (
         $fold:ident: $what:literal, $none:literal;
@@ -45,8 +45,8 @@ macro_rules! reductions {
     ) => {
         #[doc = concat!($what, " of every row of `x`, in f32.")]
         ///
-        /// `x` has shape `[rows, d]`, or any other of two dimensions or more whose last is `d`; the elements of a row are adjacent, and
-        /// rows may be padded. The result is a new tensor of the other dimensions. The order of the arithmetic is always the same.
+        /// `x` is `[rows, d]`, or has more dimensions, the last of which is `d`; the elements of a row are contiguous, and rows
+        /// may be padded. The result is a new tensor of the other dimensions. The order of the arithmetic is always the same.
         #[doc = $none]
         ///
         /// # Errors
@@ -78,8 +78,8 @@ macro_rules! reductions {
 
         #[doc = concat!($what, " of all of `x`, in f32.")]
         ///
-        /// `x` has any shape; its rows may be padded. The result is a new tensor of one element. The order of the arithmetic depends on
-        /// the shape and on whether `x` is contiguous, alone.
+        /// `x` has any shape; its rows may be padded. The result is a new tensor of one element. The order of the arithmetic
+        /// depends only on the shape and on whether `x` is contiguous.
         #[doc = $none]
         ///
         /// # Errors
@@ -168,7 +168,7 @@ macro_rules! reductions {
 }
 use reductions;
 
-/// Rows that are reduced: their number, elements, and distance.
+/// Rows to reduce: their number, their length, and their distance.
 #[derive(Clone, Copy)]
 struct Problem {
     rows: usize,
@@ -194,7 +194,7 @@ unsafe fn fold<F: Fold, T: Float>(
     unsafe { F::launch::<T>(stream, plan, (x, y, plan.rows, plan.d, stride as u64, factor)) }
 }
 
-/// The result of `n` adjacent elements: of long rows of them first, and then of those rows' results.
+/// The result of `n` contiguous elements: they are folded as long rows first, and then the results of those rows.
 ///
 /// # Safety
 /// `x` is `n` elements, at least one, and `y` is one.
@@ -231,7 +231,8 @@ unsafe fn fold_all<F: Fold, T: Float>(
     }
 }
 
-/// Reduces rows; `of_none` is what a row without elements has, and `factor` that of a result of so many elements.
+/// Reduces rows; `of_none` is the result of a row without elements, and `factor` the factor of a result over a
+/// given number of elements.
 fn rows_into<F: Fold, T: Float>(
     info: &OpInfo,
     stream: &Stream,
@@ -252,7 +253,7 @@ fn rows_into<F: Fold, T: Float>(
     unsafe { fold::<F, T>(info, stream, x.ptr(stream)?, problem, y.ptr_mut(stream)?, factor(problem.d)) }
 }
 
-/// Reduces everything, as [`rows_into`].
+/// Reduces the whole tensor, with the options of [`rows_into`].
 fn whole_into<F: Fold, T: Float>(
     info: &OpInfo,
     stream: &Stream,
@@ -281,7 +282,7 @@ fn whole_into<F: Fold, T: Float>(
     }
 }
 
-/// The result of no elements.
+/// The result over no elements.
 fn nothing<T>(
     info: &OpInfo,
     stream: &Stream,
@@ -295,7 +296,7 @@ fn nothing<T>(
     }
 }
 
-/// The error of those that have none.
+/// The error of reductions that have no result over no elements.
 fn nothing_to_find(info: &OpInfo, shape: &[usize]) -> Error {
     info.shape_error("x", shape, "at least one element to find a result in")
 }

@@ -1,4 +1,4 @@
-//! What reductions say of themselves.
+//! Reductions in the registry.
 
 use crate::ops::model::*;
 use crate::ops::rows;
@@ -8,21 +8,21 @@ use crate::runtime::stream::Stream;
 
 /// A reduction to f32, of rows or of a whole tensor.
 pub struct Reduction {
-    /// The fixed facts.
+    /// The static description.
     pub info: &'static OpInfo,
-    /// Launches it.
+    /// Launches the reduction.
     pub launch: fn(&Stream, &mut Arguments<'_>) -> Result<()>,
     /// Whether it has one result.
     pub whole: bool,
-    /// Whether there is no result of no elements.
+    /// Whether a reduction over no elements is an error.
     pub needs_columns: bool,
-    /// What the fold of the reference starts with.
+    /// The start value of the reference's fold.
     pub first: f64,
-    /// One step of it.
+    /// One step of the fold.
     pub step: fn(f64, f64) -> f64,
-    /// Its result, of so many elements.
+    /// The result of the fold over this number of elements.
     pub finish: fn(f64, usize) -> f64,
-    /// How far a result of so many elements may be off.
+    /// The tolerance of a result over this number of elements.
     pub tolerance: fn(usize) -> Tolerance,
 }
 
@@ -56,9 +56,9 @@ impl Operator for Reduction {
                 cases.extend(rows::cases(info, dtype, rows::LIMITS, &["y"]));
             }
         }
-        // Of the other types squares overflow in f32 on the way.
+        // In the other types, squares overflow f32.
         cases.push(Case::boundary(info, DType::F16, dims(70, 2)).fill(Values::Specials));
-        // There is no row without elements, or no elements at all.
+        // Cases with a row without elements, or without elements at all, are dropped.
         let nothing = |case: &Case| case.dims.get("d") == Some(0) || (self.whole && case.dims.get("rows") == Some(0));
         cases.retain(|case| !(self.needs_columns && nothing(case)));
         cases

@@ -13,14 +13,14 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The most elements of a row that [`top_k`] finds.
+/// The maximum `k` of [`top_k`].
 pub const MAX_K: usize = gk::MAX_K as usize;
 
 /// The `k` largest elements of every row of `x`, the largest first, and their indices.
 ///
-/// Of equals the first comes first; NaN is greater than everything, and −0 equals +0. `x` has shape `[rows, d]`, or any other of two
-/// dimensions or more whose last is `d`; the elements of a row are adjacent, and rows may be padded. The results are new tensors of the
-/// outer dimensions and `k`; the work is queued on `stream`.
+/// Of equal elements the first comes first; NaN is greater than everything, and −0 equals +0. `x` is `[rows, d]`, or has more
+/// dimensions, the last of which is `d`; the elements of a row are contiguous, and rows may be padded. The results are new
+/// tensors of the outer dimensions and `k`; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::InvalidParam`](crate::Error::InvalidParam) if `k` is above [`MAX_K`], [`Error::Shape`](crate::Error::Shape) if `x` has fewer
@@ -101,7 +101,8 @@ pub fn top_k_into<'a, T: Float>(
 const CLUSTER_FROM: usize = 65_536;
 const CLUSTERS: usize = 16;
 
-/// Elements of a row of `d` that each block of a cluster looks at, whole packs, and the last one at what is left.
+/// The number of elements of a row of `d` that each block of a cluster examines, in whole packs; the last block
+/// takes the remainder.
 fn part(d: usize) -> usize {
     d.div_ceil(CLUSTER as usize).next_multiple_of(8)
 }
@@ -231,7 +232,7 @@ impl Operator for TopK {
         Ok(reference::by_row(rows, |r| {
             let x = reference::row(x, r);
             let mut places: Vec<usize> = (0..x.len()).collect();
-            // Stable: of equals the first stays the first. NaN is no less than anything.
+            // Stable: of equal elements the first stays first. NaN is not less than anything.
             places.sort_by(|&a, &b| match (x[a].is_nan(), x[b].is_nan()) {
                 (false, false) => x[b].partial_cmp(&x[a]).unwrap_or(std::cmp::Ordering::Equal),
                 (a, b) => b.cmp(&a),

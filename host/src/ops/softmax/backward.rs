@@ -1,4 +1,4 @@
-//! What the gradients share: both are of `y` and `dy`, and a sum over the row.
+//! Shared by the two gradients, which are both computed from `y` and `dy` with a sum over the row.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 
@@ -9,7 +9,7 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// What the kernels of both take.
+/// Arguments of both kernels.
 type Args<T> = (DevicePtr<T>, DevicePtr<T>, DevicePtrMut<T>, u64, u64, u64, f32, u64, u64);
 
 /// Checks the operands and passes the kernel's arguments to `launch`.
@@ -39,11 +39,11 @@ pub struct Backward {
     pub(super) info: &'static OpInfo,
     pub(super) forward: &'static dyn Operator,
     pub(super) launch: fn(&Stream, &mut Arguments<'_>, f32) -> Result<()>,
-    /// Of `y` and `dy`, a row of dx without the scale.
+    /// A row of dx without the scale, from rows of `y` and `dy`.
     pub(super) row: fn(&[f64], &[f64]) -> Vec<f64>,
-    /// What rows of `d` elements of `y` are fed.
+    /// The input values for rows of `d` elements of `y`.
     pub(super) values: fn(usize) -> Values,
-    /// The absolute error of rows of `d` elements, and why.
+    /// The absolute error for rows of `d` elements, with its justification.
     pub(super) accuracy: fn(usize) -> (f64, &'static str),
 }
 

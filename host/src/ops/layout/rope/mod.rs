@@ -39,8 +39,7 @@ pub struct Rotation<'a> {
 }
 
 impl Rotation<'_> {
-    /// Returns the positions and pairs of the tables. Fails unless the tables and the positions match this number of tokens and
-    /// heads of `d` elements.
+    /// Returns the positions and pairs of the tables, if these and the positions match the tokens and heads of `d` elements.
     pub(super) fn require(&self, info: &OpInfo, tokens: usize, d: usize) -> Result<[usize; 2]> {
         let Self { cos, sin, positions, .. } = self;
         let [table_rows, half]: [usize; 2] = cos.dims(info.name, "cos")?;

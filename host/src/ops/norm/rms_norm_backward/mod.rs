@@ -21,11 +21,11 @@ use crate::runtime::view::{View, ViewMut};
 
 /// The gradient of [`rms_norm`](fn@crate::ops::rms_norm): `(dx, dweight)`.
 ///
-/// `x` is what was normalised, of shape `[rows, d]` or more dimensions, and `dy` the gradient of the result, of the same shape;
-/// `weight` has `[d]`. The elements of a row are adjacent, and rows may be padded. With s = 1 / √(mean(x²) + eps), computed again:
-/// dx = s · (dy · weight − x · s² · mean(dy · weight · x)) and dweight = Σ dy · x · s, the latter over all rows, in f32 and
-/// an order that depends on the device and the shape alone. Rows of up to 1024 packs of 16 bytes, aligned, are read once. The results
-/// are new dense tensors; the work is queued on `stream`.
+/// `x` is the input of the forward, of shape `[rows, d]` or with more dimensions, and `dy` the gradient of its result, of the
+/// same shape; `weight` is `[d]`. The elements of a row are contiguous, and rows may be padded. With s = 1 / √(mean(x²) + eps),
+/// which is recomputed: dx = s · (dy · weight − x · s² · mean(dy · weight · x)) and dweight = Σ dy · x · s, the latter over all
+/// rows, in f32 in an order that depends only on the device and the shape. Rows of up to 1024 aligned packs of 16 bytes are
+/// read once. The results are new dense tensors; the work is queued on `stream`.
 ///
 /// Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467.
 ///
@@ -78,7 +78,7 @@ pub fn rms_norm_backward_into<'a, T: Float>(
     backward(&INFO, stream, inputs, None, eps, dx.into(), dweight.into())
 }
 
-/// The gradient of either form, whose `info` names `x`, `weight` and `dy` in this order, and `dr` if there is one.
+/// The gradient of either form, whose `info` names `x`, `weight` and `dy` in this order, followed by `dr` if there is one.
 fn backward<'a, T: Float>(
     info: &OpInfo,
     stream: &Stream,
@@ -175,7 +175,7 @@ impl Operator for RmsNormBackward {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [rows, d] = case.dims(["rows", "d"])?;
-        // Rows of a root mean square near 1, however short: the formula divides by it.
+        // Rows with a root mean square near 1, however short: the formula divides by it.
         let x = Values::Uniform { low: 0.25, high: 2.0 };
         let specs = [
             InputSpec::new("x", case.dtype, [rows, d], x),
@@ -226,7 +226,7 @@ impl Operator for RmsNormBackward {
     }
 }
 
-/// The reference of either form: `x` is what was normalised.
+/// The reference of either form: `x` is the input of the normalisation.
 fn gradients(inputs: &Tensors<'_>, x: &str, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
     let (x, dy, weight) = (inputs.get(x)?, inputs.get("dy")?, inputs.get("weight")?.to_f64());
     let dr = inputs.optional("dr");

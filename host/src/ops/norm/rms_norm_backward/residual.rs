@@ -17,12 +17,12 @@ use crate::runtime::view::{View, ViewMut};
 
 /// The gradient of [`add_rms_norm`](fn@crate::ops::add_rms_norm): `(dx, dweight)`.
 ///
-/// `r` is the residual stream that the forward operator gave, of shape `[rows, d]` or more dimensions; `dy` is the gradient of y and
-/// `dr` that of r from what else uses it, both of the same shape; dx is the gradient of `x` and of `residual`.
-/// `weight` has `[d]`. The elements of a row are adjacent, and rows may be padded. With s = 1 / √(mean(r²) + eps), computed again:
-/// dx = s · (dy · weight − r · s² · mean(dy · weight · r)) + dr and dweight = Σ dy · r · s, the latter over all rows, in f32 and
-/// an order that depends on the device and the shape alone. Rows of up to 1024 packs of 16 bytes, aligned, are read once. The results
-/// are new dense tensors; the work is queued on `stream`.
+/// `r` is the residual stream from the forward operator, of shape `[rows, d]` or with more dimensions; `dy` is the gradient of
+/// y and `dr` the gradient of r from its other uses, both of the same shape; dx is the gradient of both `x` and `residual`.
+/// `weight` is `[d]`. The elements of a row are contiguous, and rows may be padded. With s = 1 / √(mean(r²) + eps), which is
+/// recomputed: dx = s · (dy · weight − r · s² · mean(dy · weight · r)) + dr and dweight = Σ dy · r · s, the latter over all
+/// rows, in f32 in an order that depends only on the device and the shape. Rows of up to 1024 aligned packs of 16 bytes are
+/// read once. The results are new dense tensors; the work is queued on `stream`.
 ///
 /// Zhang and Sennrich, "Root Mean Square Layer Normalization", arXiv:1910.07467.
 ///
@@ -120,7 +120,7 @@ impl Operator for AddRmsNormBackward {
 
     fn inputs(&self, case: &Case) -> Result<Vec<InputSpec>> {
         let [rows, d] = case.dims(["rows", "d"])?;
-        // Rows of a root mean square near 1, however short: the formula divides by it.
+        // Rows with a root mean square near 1, however short: the formula divides by it.
         let x = Values::Uniform { low: 0.25, high: 2.0 };
         let specs = [
             InputSpec::new("r", case.dtype, [rows, d], x),

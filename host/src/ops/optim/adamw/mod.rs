@@ -16,7 +16,7 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// The constants of a step of AdamW, in f64 because 1 − β of a β in f32 is not exact enough.
+/// The constants of an AdamW step, in f64 because 1 − β is not accurate enough for a β in f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
     /// Learning rate.
@@ -25,15 +25,15 @@ pub struct AdamW {
     pub beta1: f64,
     /// Decay of the second moment, from 0 to below 1.
     pub beta2: f64,
-    /// What is added to the root of the second moment.
+    /// The number that is added to the root of the second moment.
     pub eps: f64,
-    /// The share of a weight that a step at learning rate 1 takes away.
+    /// The fraction of a weight that a step with learning rate 1 removes.
     pub weight_decay: f64,
-    /// Which step this is, from 1 on.
+    /// The number of this step, from 1 on.
     pub step: u64,
 }
 
-/// The defaults of PyTorch, and the first step.
+/// The defaults of PyTorch, for the first step.
 impl Default for AdamW {
     fn default() -> Self {
         Self { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 1e-2, step: 1 }
@@ -66,12 +66,12 @@ impl AdamW {
     }
 }
 
-/// A step of AdamW in place, in one launch: with g the gradient, m ← β₁·m + (1 − β₁)·g, v ← β₂·v + (1 − β₂)·g² and
-/// w ← w·(1 − lr·weight_decay) − lr·m̂ / (√v̂ + eps), where m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) in step t.
+/// An AdamW step in place, in one launch: with g the gradient, m ← β₁·m + (1 − β₁)·g, v ← β₂·v + (1 − β₂)·g² and w
+/// ← w·(1 − lr·weight_decay) − lr·m̂ / (√v̂ + eps), where m̂ = m / (1 − β₁ᵗ) and v̂ = v / (1 − β₂ᵗ) in step t.
 ///
-/// All tensors have one shape, any, and are contiguous; `m` and `v` start as zeros. With `clip` gradients are clipped on the way, without a
-/// pass of their own. Arithmetic is in f32. Parameters in a 16-bit type lose steps below half their spacing: [`adamw_master`] does not. The
-/// work is queued on `stream`.
+/// All tensors have the same shape, of any rank, and are contiguous; `m` and `v` start as zeros. With `clip`, gradients are
+/// clipped on the way, without a separate pass. Arithmetic is in f32. Parameters in a 16-bit type lose steps below half their
+/// spacing; [`adamw_master`] does not. The work is queued on `stream`.
 ///
 /// Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (arXiv:1711.05101).
 ///
@@ -119,17 +119,17 @@ pub fn adamw<'a, T: Float>(
     unsafe { stream.launch::<gk::Adamw<T>>(step.grid, args) }
 }
 
-/// What gradients of parameters in a type `T` may be in: that type, or f32, in which the gradients of weights are summed.
+/// The types that gradients of parameters of type `T` may have: `T` itself, or f32, in which the gradients of weights are summed.
 pub trait GradientOf<T: Float + Half>: Float {}
 
 impl GradientOf<crate::f16> for crate::f16 {}
 impl GradientOf<crate::bf16> for crate::bf16 {}
 impl<T: Float + Half> GradientOf<T> for f32 {}
 
-/// [`adamw`] on f32 `master` weights, of which `params` becomes a rounded copy: what mixed precision trains with.
+/// [`adamw`] on f32 `master` weights, with a rounded copy written to `params`: the step of mixed-precision training.
 ///
-/// `T` is f16 or bf16, and `grads` are in that type or in f32, as [`linear_backward`](crate::ops::linear_backward()) gives them. All five are
-/// contiguous and of one shape, whichever. What was in `params` is not read.
+/// `T` is f16 or bf16, and `grads` have that type or f32, as [`linear_backward`](crate::ops::linear_backward()) returns them.
+/// All five tensors are contiguous and have the same shape. The previous contents of `params` are not read.
 ///
 /// Micikevicius et al., "Mixed Precision Training" (arXiv:1710.03740).
 ///
@@ -162,7 +162,7 @@ pub fn adamw_master<'a, T: Float + Half, G: GradientOf<T>>(
     unsafe { stream.launch::<gk::AdamwMaster<T, G>>(step.grid, args) }
 }
 
-/// What both kernels take beside the tensors of a step.
+/// The arguments of both kernels beside the tensors.
 struct Step {
     grid: u32,
     n: u64,
@@ -174,7 +174,7 @@ struct Step {
 }
 
 impl Step {
-    /// Checks what both kernels have in common; `None` when there is nothing to do.
+    /// The checks that both kernels share; `None` if there is nothing to do.
     fn new<T>(
         info: &OpInfo,
         stream: &Stream,
@@ -198,7 +198,7 @@ impl Step {
         let (rate, correction) = options.corrected();
         let constants =
             [beta1, 1.0 - beta1, beta2, 1.0 - beta2, 1.0 - lr * weight_decay, rate, correction, eps].map(|c| c as f32);
-        // Steps of gradients that are 0 would be NaN.
+        // A step with a gradient of 0 would be NaN.
         if !constants[5].is_finite() {
             let wanted = "a rate that f32 can hold, also over 1 - beta1^step";
             return Err(info.param_error("lr", ParamValue::from(lr), wanted));

@@ -1,4 +1,4 @@
-//! Blocks of 8-bit floats back to wider ones.
+//! Dequantization of blocks of 8-bit floats.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Dim3, Kernel};
 
@@ -10,7 +10,7 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// What the kernels take.
+/// Arguments of the kernels.
 type Args<T, Q, S> = (DevicePtr<Q>, DevicePtr<S>, DevicePtrMut<T>, u64, u64, u64, u64, u32, u32);
 
 /// The grid for blocks of threads that cover so many elements of a row, or, where each column has a scale, as many of so many rows.
@@ -57,7 +57,7 @@ where
     unsafe { stream.launch::<K>(grid, args) }
 }
 
-/// An operator that widens blocks: the two functions, and their entry in the registry.
+/// An operator that dequantizes blocks: the two functions, and their registry entry.
 macro_rules! dequantization {
     (
         $(#[$doc:meta])*
@@ -147,10 +147,10 @@ macro_rules! dequantization {
 }
 pub(in super::super) use dequantization;
 
-/// Blocks of 8-bit floats back to wider ones.
+/// Dequantization of blocks of 8-bit floats.
 pub struct Dequantization {
     pub(in super::super) info: &'static OpInfo,
-    /// The blocks that there may be.
+    /// The permitted blocks.
     pub(in super::super) blocks: [Block; 2],
     /// The type of scales.
     pub(in super::super) scale: DType,
@@ -158,7 +158,7 @@ pub struct Dequantization {
 }
 
 impl Dequantization {
-    /// The blocks that have scales of that shape. Where both have, they are the same.
+    /// The blocks that have scales of that shape. If both have, they are equivalent.
     fn block(&self, scales: &[usize], rows: usize, d: usize) -> Option<Block> {
         self.blocks.into_iter().find(|block| block.scales(rows, d) == scales)
     }
@@ -179,7 +179,7 @@ impl Operator for Dequantization {
         self.info
     }
 
-    /// The case's `height` is the rows of a block.
+    /// The case's `height` is the number of rows of a block.
     fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for block in self.blocks {

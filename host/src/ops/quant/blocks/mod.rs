@@ -1,4 +1,4 @@
-//! What quantization to 8-bit floats by blocks shares: the blocks, their scales, and both ways.
+//! Shared by block-wise quantization to 8-bit floats: the blocks, their scales, and both directions.
 
 mod dequantize;
 mod quantize;
@@ -11,7 +11,7 @@ pub(super) use quantize::{quantization, quantize_into};
 use crate::runtime::dtype::{DType, Dtype};
 use crate::{f8e4m3, f8e5m2, f8e8m0};
 
-/// Rows and columns of the elements that share a scale.
+/// The numbers of rows and columns of the elements that share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) rows: usize,
@@ -39,7 +39,7 @@ fn largest(dtype: DType) -> f32 {
     if dtype == DType::F8E5M2 { f8e5m2::MAX.to_f32() } else { f8e4m3::MAX.to_f32() }
 }
 
-/// The least value above 0 of an 8-bit float.
+/// The smallest positive value of an 8-bit float.
 pub(super) fn least_subnormal(dtype: DType) -> f64 {
     if dtype == DType::F8E5M2 { f8e5m2::from_bits(1).to_f64() } else { f8e4m3::from_bits(1).to_f64() }
 }
@@ -49,7 +49,7 @@ pub(in crate::ops) fn nearest(dtype: DType, x: f64) -> f64 {
     if dtype == DType::F8E5M2 { f8e5m2::from_f64(x).to_f64() } else { f8e4m3::from_f64(x).to_f64() }
 }
 
-/// The scale of a block whose greatest magnitude is `max`, and what elements are multiplied with, as the operators define them.
+/// The scale of a block whose greatest magnitude is `max`, and the factor of its elements, as the operators define them.
 pub(in crate::ops) fn scale(scales: DType, q: DType, max: f64) -> (f64, f32) {
     if scales == DType::F32 {
         let least = largest(q) * f32::MIN_POSITIVE;

@@ -1,4 +1,4 @@
-//! Quantization by blocks.
+//! Block-wise quantization.
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 
@@ -39,7 +39,7 @@ where
     unsafe { stream.launch::<K>(grid, (x, q, scales, rows as u64, d as u64, x_stride, q_stride)) }
 }
 
-/// An operator that quantizes by blocks: the two functions, and their entry in the registry.
+/// An operator that quantizes by blocks: the two functions, and their registry entry.
 macro_rules! quantization {
     (
         $(#[$doc:meta])*
@@ -53,8 +53,8 @@ macro_rules! quantization {
         $(#[$doc])*
         ///
         #[doc = $rules]
-        /// `Q` is [`f8e4m3`](struct@crate::f8e4m3) or [`f8e5m2`](struct@crate::f8e5m2). Blocks at the ends of rows and columns are cut off. Rows may be
-        /// padded.
+        /// `Q` is [`f8e4m3`](struct@crate::f8e4m3) or [`f8e5m2`](struct@crate::f8e5m2). Blocks at the ends of rows and columns
+        /// are partial. Rows may be padded.
         #[doc = concat!("The results are new dense tensors, `[rows, d]` and `", $shape, "`; the work is queued on `stream`.")]
         ///
         /// # Errors
@@ -151,9 +151,9 @@ pub struct Quantization {
     pub(in super::super) block: Block,
     /// The type of scales.
     pub(in super::super) scale: DType,
-    /// Production shapes, rows and columns.
+    /// The production shapes, as rows and columns.
     pub(in super::super) production: &'static [(usize, usize)],
-    /// What is quantized, of the inputs at a place, and its relative error.
+    /// The value that is quantized, from the inputs at an index, and its relative error.
     pub(in super::super) value: fn(&[f64]) -> f64,
     pub(in super::super) error: f64,
     pub(in super::super) launch: fn(&Stream, &mut Arguments<'_>) -> Result<()>,
@@ -175,7 +175,7 @@ impl Quantization {
         self.error == 0.0
     }
 
-    /// A row of what is quantized, in f32.
+    /// A row of the values that are quantized, in f32.
     fn row(&self, inputs: &[&HostTensor], row: usize) -> Vec<f64> {
         if let [x] = inputs {
             return reference::row(x, row);
@@ -185,14 +185,14 @@ impl Quantization {
         (0..rows[0].len()).map(|c| f64::from(value(c) as f32)).collect()
     }
 
-    /// The greatest magnitudes of the blocks that have row `first` as their first, NaN where one is.
+    /// The greatest magnitudes of the blocks whose first row is `first`; NaN if a block contains NaN.
     fn maxima(&self, inputs: &[&HostTensor], first: usize) -> Vec<f64> {
         let shape = inputs[0].shape();
         let mut maxima = vec![0.0f64; shape[1].div_ceil(self.block.columns)];
         for row in first..(first + self.block.rows).min(shape[0]) {
             for (c, x) in self.row(inputs, row).into_iter().enumerate() {
                 let max = &mut maxima[c / self.block.columns];
-                // Not f64::max, which leaves NaN out.
+                // Not f64::max, which ignores NaN.
                 if x.is_nan() || x.abs() > *max {
                     *max = x.abs();
                 }
@@ -236,7 +236,7 @@ impl Operator for Quantization {
                 Case::empty(info, dtype, dims(3, 0)),
             ]);
             if self.is_exact() {
-                // Few elements a block, so that some have neither NaN nor an infinity.
+                // Few elements per block, so that some blocks have neither NaN nor an infinity.
                 let sizes = if height == 128 { dims(3, 3) } else { dims(70, 3) };
                 let specials = Case::boundary(info, dtype, sizes).values("x", Values::Specials);
                 cases.extend([specials.clone(), e5m2(specials)]);
