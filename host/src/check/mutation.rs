@@ -1,6 +1,6 @@
-//! Mutation tests of kernels: takes one synchronising instruction out of the PTX, runs the case in the simulator, and asks
-//! whether anybody notices. What nobody notices is an instruction that the kernel does not need, or a mistake that the
-//! checks would miss.
+//! Mutation tests of kernels: removes one synchronising instruction from the PTX, runs the case in the simulator, and
+//! checks whether the failure is detected. If it is not, the kernel does not need the instruction, or the checks would
+//! miss a mistake.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -16,20 +16,20 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::{self, Arch, KernelImage};
 use crate::runtime::sim::{Settings, Simulator};
 
-/// A kernel without one of its instructions.
+/// A kernel with one of its instructions removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mutant {
     /// The kernel's symbol.
     pub kernel: &'static str,
     /// Line of the PTX, as `warpsmith inspect OP --ptx` prints it.
     pub ptx_line: usize,
-    /// The instruction that was taken out.
+    /// The instruction that was removed.
     pub instruction: String,
-    /// The first finding's kind, or `wrong-result`; nothing when no run noticed.
+    /// The first finding's kind, or `wrong-result`; `None` if no run detected the mutant.
     pub caught: Option<String>,
 }
 
-/// Opcodes, without what follows, of the instructions that order accesses.
+/// Opcodes, without suffixes, of the instructions that order accesses.
 const SYNCHRONISING: [&str; 14] = [
     "bar.",
     "barrier.",
@@ -47,7 +47,7 @@ const SYNCHRONISING: [&str; 14] = [
     "wgmma.wait_group",
 ];
 
-/// The lines of a PTX text that synchronise: number, counted from one, and instruction.
+/// The synchronising lines of a PTX text: the line number, counted from one, and the instruction.
 pub fn synchronising(ptx: &str) -> impl Iterator<Item = (usize, &str)> {
     let synchronises = |line: &str| {
         let guarded = line.strip_prefix('@').and_then(|rest| rest.split_once(char::is_whitespace));
@@ -57,7 +57,7 @@ pub fn synchronising(ptx: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(ptx.lines().map(str::trim)).filter(move |(_, line)| synchronises(line))
 }
 
-/// A kernel and those of the cases that run it, each in the first variant that does.
+/// A kernel with the cases that run it, each in the first variant that does.
 struct Target<'a> {
     image: &'static KernelImage,
     ptx: Cow<'static, str>,
@@ -69,9 +69,9 @@ struct Candidate<'a> {
     job: &'a Job,
     filter: Filter,
     known: OnceCell<Result<Known>>,
-    /// Instructions that warps execute in it.
+    /// The number of instructions that warps execute in the case.
     instructions: u64,
-    /// How often it ran with a mutant, and how often it noticed.
+    /// How often it ran with a mutant, and how often it detected one.
     tried: u64,
     noticed: u64,
 }
@@ -81,12 +81,12 @@ impl<'a> Candidate<'a> {
         Self { job, filter: filter.clone(), known: OnceCell::new(), instructions, tried: 0, noticed: 0 }
     }
 
-    /// Instructions for each mutant that it notices, going by those so far. Cases in this order find a mutant soonest.
+    /// The instructions per detected mutant, from the runs so far. Cases in this order detect a mutant soonest.
     fn price(&self) -> u64 {
         self.instructions.saturating_mul(self.tried + 2) / (self.noticed + 1)
     }
 
-    /// Runs the case in up to `orders` ways, until something is found.
+    /// Runs the case in up to `orders` schedules, until something is found.
     fn run(&mut self, device: &Device, orders: u64) -> Result<Option<String>> {
         self.tried += 1;
         let simulator = simulator(device)?;
@@ -100,7 +100,8 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// What kernels have in common that differ in their element type alone: one of them stands for all, since they synchronise alike.
+/// The part of a symbol that kernels share if they differ only in their element type: one of them stands for all, since they
+/// synchronise in the same way.
 fn but_for_dtype(symbol: &str) -> Vec<&str> {
     symbol.split('_').filter(|part| !["f32", "f16", "bf16"].contains(part)).collect()
 }
@@ -121,7 +122,7 @@ pub struct Mutation<'a> {
     targets: Vec<Target<'a>>,
 }
 
-/// The job in every variant that the filter lets through, the one that the operator picks itself first.
+/// The job in every variant that the filter permits, the automatically selected one first.
 fn variants<'a>(job: &'a Job, filter: &Filter) -> Vec<(&'a Job, Filter)> {
     let named = job.op.info().variants.iter().map(|variant| variant.name);
     let names =
@@ -130,7 +131,8 @@ fn variants<'a>(job: &'a Job, filter: &Filter) -> Vec<(&'a Job, Filter)> {
 }
 
 impl<'a> Mutation<'a> {
-    /// Of the kernels whose symbols `keep` lets through. Runs the cases once, to see which kernels they launch. They have to pass.
+    /// Mutations of the kernels whose symbols satisfy `keep`. Runs the cases once to find the kernels that they launch; the
+    /// cases must pass.
     pub fn new(device: &'a Device, jobs: &'a [Job], filter: &Filter, keep: impl Fn(&str) -> bool) -> Result<Self> {
         simulator(device)?;
         let symbols = |job: &Job| job.op.info().instances().map(|kernel| kernel.symbol);
@@ -188,13 +190,13 @@ impl<'a> Mutation<'a> {
         Ok(())
     }
 
-    /// How many mutants there are.
+    /// The number of mutants.
     pub fn count(&self) -> usize {
         self.targets.iter().map(|target| synchronising(&target.ptx).count()).sum()
     }
 
-    /// Takes out the synchronising instructions one by one, and runs the cases in up to `orders` ways each until something is
-    /// found. `seen` is called with each mutant.
+    /// Removes the synchronising instructions one by one, and runs the cases in up to `orders` schedules each until something
+    /// is found. `seen` is called with each mutant.
     pub fn run(&mut self, orders: u64, mut seen: impl FnMut(&Mutant)) -> Result<Vec<Mutant>> {
         let simulator = simulator(self.device)?;
         let mut mutants = Vec::new();

@@ -6,7 +6,7 @@ use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
 
-/// An operator's tensors on a device, ready to be launched over and over.
+/// An operator's tensors on a device, ready for repeated launches.
 #[derive(Debug)]
 pub struct Operands {
     read: Vec<(&'static str, Arranged)>,
@@ -14,17 +14,17 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// These inputs, by name, and room for what they make, dense.
+    /// These inputs, by name, with newly allocated outputs, all dense.
     pub fn new(stream: &Stream, op: &dyn Operator, inputs: &[(&str, &HostTensor)], params: &Params) -> Result<Self> {
         Self::arranged(stream, op, inputs, params, |_| Arrangement::DENSE)
     }
 
-    /// Random input for `case`, and room for what it makes, all of it as the case says that it lies.
+    /// Random inputs for `case`, with newly allocated outputs, all in the layouts that the case sets.
     pub fn random(stream: &Stream, op: &dyn Operator, case: &Case, params: &Params, seed: u64) -> Result<Self> {
         Self::of_case(stream, op, case, &random::inputs(op, case, seed)?, params)
     }
 
-    /// These inputs of `case`, as [`random`](Self::random) otherwise.
+    /// These inputs of `case`; otherwise as for [`random`](Self::random).
     pub(in crate::check) fn of_case(
         stream: &Stream,
         op: &dyn Operator,
@@ -67,7 +67,7 @@ impl Operands {
         model::launch(op, stream, &mut self.arguments(op)?, params)
     }
 
-    /// The tensors as a launch takes them.
+    /// The arguments of a launch.
     pub fn arguments(&mut self, op: &dyn Operator) -> Result<Arguments<'_>> {
         let mut args = Arguments::new(op.info());
         self.read.iter().try_for_each(|(name, arranged)| args.read(name, arranged.view()?))?;
@@ -75,12 +75,12 @@ impl Operands {
         Ok(args)
     }
 
-    /// What was written, by name. Waits for it.
+    /// The outputs, by name, after waiting for them.
     pub fn outputs(&self, stream: &Stream) -> Result<Vec<(&'static str, HostTensor)>> {
         self.written.iter().map(|(name, arranged)| Ok((*name, arranged.view()?.to_host(stream)?))).collect()
     }
 
-    /// Bytes of all that is read.
+    /// The number of bytes of all inputs.
     pub fn input_bytes(&self) -> usize {
         self.read.iter().map(|(_, arranged)| arranged.tensor.len() * arranged.tensor.dtype().size()).sum()
     }
@@ -90,7 +90,7 @@ impl Operands {
 #[derive(Debug)]
 struct Arranged {
     tensor: AnyTensor,
-    /// Where in `tensor`, unless it is all of it: the first element, the shape, the strides.
+    /// The part of `tensor` that is used, unless it is the whole: the first element, the shape, the strides.
     part: Option<(usize, Vec<usize>, Vec<usize>)>,
 }
 
@@ -130,7 +130,7 @@ impl Arranged {
     }
 }
 
-/// Elements up to the last one of a tensor behind `offset` others.
+/// The number of elements up to and including the last one of a tensor that starts after `offset` others.
 fn elements(shape: &[usize], strides: &[usize], offset: usize) -> usize {
     if shape.contains(&0) {
         return offset;
@@ -138,7 +138,7 @@ fn elements(shape: &[usize], strides: &[usize], offset: usize) -> usize {
     offset + 1 + shape.iter().zip(strides).map(|(extent, stride)| (extent - 1) * stride).sum::<usize>()
 }
 
-/// Puts a dense tensor's elements, each of `size` bytes, where its strides say.
+/// Writes the elements of a dense tensor, each of `size` bytes, to the places that the strides define.
 fn scatter(dense: &[u8], size: usize, shape: &[usize], strides: &[usize], image: &mut [u8]) {
     let (columns, step) = shape.last().copied().zip(strides.last().copied()).unwrap_or((1, 1));
     for (row, values) in dense.chunks_exact((columns * size).max(1)).enumerate() {

@@ -43,7 +43,7 @@ pub fn inputs(op: &dyn Operator, case: &Case, seed: u64) -> Result<Vec<(&'static
     specs.map(|(spec, i)| Ok((spec.name, tensor(&spec, seed.wrapping_add(i * 0x1_0000_0001))?))).collect()
 }
 
-/// A tensor as `spec` says; the same `seed` gives the same values on every machine.
+/// A tensor as specified by `spec`; the same `seed` gives the same values on every machine.
 pub fn tensor(spec: &InputSpec, seed: u64) -> Result<HostTensor> {
     let shape = Shape::new(&spec.shape)?;
     if let Some(values) = as_a_whole(spec.values, shape.elements(), seed) {
@@ -99,7 +99,7 @@ fn draw(values: Values, rng: &mut SmallRng) -> f64 {
         Values::Hostile { bound } => match rng.random_range(0..8) {
             0 => -1.0,
             1 => bound as f64,
-            // These saturate at what the type has.
+            // These saturate at the limits of the type.
             2 => f64::MIN,
             3 => f64::MAX,
             _ => rng.random_range(0..bound.max(1)) as f64,

@@ -1,4 +1,4 @@
-//! Times every variant of an operator that can run a problem, to find where another than the planned one is faster.
+//! Times every variant of an operator that can run a problem, to find those that are faster than the planned one.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::tuned::{self, Product, Tuned};
 
-/// Every variant has a turn in each round.
+/// The number of rounds, in each of which every variant has a turn.
 const ROUNDS: usize = 5;
-/// How long a turn takes.
+/// The duration of a turn.
 const TURN: Duration = Duration::from_millis(25);
-/// After the first round, what took so many times as long as the fastest is out.
+/// After the first round, variants that take more than this many times as long as the fastest are dropped.
 const HOPELESS: f64 = 1.25;
-/// By how much the plan has to be beaten: a share of the winner's time.
+/// The fraction of the winner's time by which it must beat the plan.
 pub const MARGIN: f64 = 0.02;
 
-/// What the variants of an operator took for a problem.
+/// The times of an operator's variants for a problem.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The operator and the case.
     pub job: Job,
-    /// What a choice depends on.
+    /// The product by which choices are looked up.
     pub product: Product,
     /// The variant that the plan picks.
     pub plan: &'static str,
     /// Every variant that could be timed, with the medians of its rounds in milliseconds.
     pub times: Vec<(&'static str, Vec<f64>)>,
-    /// What beat the plan and computes the right result.
+    /// The variant that beat the plan and computes the correct result, if any.
     pub winner: Option<&'static str>,
     /// Why a variant was not eligible.
     pub notes: Vec<String>,
@@ -43,8 +43,8 @@ impl Measured {
         self.times.iter().find(|(name, _)| *name == variant).map(|(_, rounds)| median(rounds))
     }
 
-    /// Variants that beat the plan by more than [`MARGIN`] and by more than the rounds differ: the slowest of theirs is faster than the fastest of
-    /// the plan's. The fastest first.
+    /// The variants that beat the plan by more than [`MARGIN`] and by more than the variation between rounds: their slowest
+    /// round is faster than the fastest of the plan. The fastest first.
     fn faster(&self) -> Vec<&'static str> {
         let Some((_, plan)) = self.times.iter().find(|(name, _)| *name == self.plan) else { return Vec::new() };
         let best = |rounds: &[f64]| rounds.iter().copied().fold(f64::INFINITY, f64::min);
@@ -63,18 +63,19 @@ fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// Which problems.
+/// The selection of problems.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Only production cases whose names contain this.
     pub case: Option<String>,
     /// Only those of this type.
     pub dtype: Option<DType>,
-    /// The first of these cases of an operator in these sizes, instead of all of them: names and sizes.
+    /// The first of these cases of an operator in each of these sizes, instead of all of them: names and sizes.
     pub sizes: Vec<Vec<(String, usize)>>,
 }
 
-/// The problems of those of `ops` whose launches ask for choices on `device`. An error if there are none, or if an operator has no size of a name.
+/// The problems of those of `ops` whose launches look up choices on `device`. Fails if there are none, or if an operator lacks
+/// a named size.
 pub fn plan(device: &Device, ops: &[&'static dyn Operator], selection: &Selection) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for &op in ops {
@@ -105,7 +106,7 @@ pub fn plan(device: &Device, ops: &[&'static dyn Operator], selection: &Selectio
     Ok(jobs)
 }
 
-/// The case in other sizes, which it is then called by.
+/// The case with other sizes, which its name shows.
 fn resized(op: &dyn Operator, of: &Case, sizes: &[(String, usize)]) -> Result<Case> {
     if let Some((name, size)) = sizes.iter().find(|(name, _)| of.dims.get(name).is_none()) {
         let known: Vec<_> = of.dims.iter().map(|(name, _)| name).collect();
@@ -121,7 +122,7 @@ fn resized(op: &dyn Operator, of: &Case, sizes: &[(String, usize)]) -> Result<Ca
     Ok(case)
 }
 
-/// Whether launches of the operator ask for choices: a tiny one tells.
+/// Whether launches of the operator look up choices, found out with a tiny one.
 fn asks(device: &Device, op: &'static dyn Operator) -> Result<bool> {
     let Some(case) = op.cases().into_iter().find(|case| case.class == CaseClass::Tiny) else { return Ok(false) };
     Ok(!products(device, &Timing { job: Job { op, case }, variant: None })?.is_empty())
@@ -133,7 +134,7 @@ fn products(device: &Device, timing: &Timing) -> Result<Vec<Product>> {
     launched.map(|()| products)
 }
 
-/// Times the variants of a case in turns, and verifies what beats the plan. Launches on `device` have to follow the plan.
+/// Times the variants of a case in turns, and verifies those that beat the plan. Launches on `device` must follow the plan.
 pub fn measure(device: &Device, job: &Job) -> Result<Measured> {
     let info = job.op.info();
     let mut prepared = Prepared::new(device, &Timing { job: job.clone(), variant: None })?;
@@ -188,7 +189,7 @@ pub fn measure(device: &Device, job: &Job) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Whether a variant computes what the reference does, on rows that are affordable; else why not.
+/// Whether a variant computes what the reference does, on an affordable number of rows; otherwise the reason.
 fn verified(device: &Device, job: &Job, variant: &str) -> Result<(), String> {
     let mut job = job.clone();
     job.case.timed_only = false;
@@ -201,7 +202,8 @@ fn verified(device: &Device, job: &Job, variant: &str) -> Result<(), String> {
     }
 }
 
-/// Puts what was found into `tuned`. Cases that differ in what a choice does not depend on have to agree: none may be slower by it than by the plan.
+/// Adds the findings to `tuned`. Cases with the same lookup key must agree: the choice must not be slower than the plan for any
+/// of them.
 pub fn choose(tuned: &mut Tuned, all: &[Measured]) {
     for one in all {
         let op = one.job.op.info().name;

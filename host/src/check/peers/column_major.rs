@@ -1,41 +1,43 @@
-//! How a column-major library is asked for a row-major product.
+//! How to request a row-major product from a column-major library.
 //!
 //! # Math
-//! cuBLAS keeps FORTRAN's order: the elements of a column are adjacent, and the *leading dimension* is the distance from a column to the next.
-//! Here the elements of a row are adjacent. Nothing has to be moved between the two, since the same bytes are the transpose: a row-major
-//! `[rows, columns]` whose rows are `ld` apart, read by columns, is a `[columns, rows]` of leading dimension `ld`. So the library, told nothing,
-//! takes Aᵀ and Bᵀ for the operands and writes Cᵀ, and that is what it is asked for:
+//! cuBLAS uses FORTRAN's order: the elements of a column are contiguous, and the *leading dimension* is the distance from one
+//! column to the next. Here the elements of a row are contiguous. No data has to be moved between the two, since the same bytes
+//! are the transpose: a row-major `[rows, columns]` matrix whose rows are `ld` apart, read in column-major order, is a
+//! `[columns, rows]` matrix with leading dimension `ld`. Without flags, the library therefore takes Aᵀ and Bᵀ as operands and
+//! writes Cᵀ, and the request is for that product:
 //!
 //! ```text
 //! row-major     C  = A  · B      [m, n] = [m, k] · [k, n]
 //! column-major  Cᵀ = Bᵀ · Aᵀ     [n, m] = [n, k] · [k, m]
 //! ```
 //!
-//! The operands change places, and m and n with them; k, the leading dimensions and the factors stay. No flag is set. The flag `T` is for an operand
-//! that is transposed in memory, column-major here: there the library's order and the operand's are one, and what it takes has to be turned.
+//! The operands are swapped, as are m and n; k, the leading dimensions and the factors stay. No flag is set. The flag `T` is
+//! for an operand that is transposed in memory, column-major here: its order is that of the library, so the library must
+//! transpose it.
 //!
 //! # Limits
-//! One of a matrix's two strides has to be 1, and the other no less than what it steps over: a broadcast has no leading dimension. Numbers of
-//! rows and columns are `int`s.
+//! One of a matrix's two strides must be 1, and the other at least the length that it steps over: a broadcast has no leading
+//! dimension. Numbers of rows and columns are `int`s.
 //!
 //! # Sources
 //! NVIDIA, cuBLAS, "Data Layout" and `cublasGemmStridedBatchedEx`.
 
 use std::fmt;
 
-/// A matrix or a batch of them, as rows and columns lie. Distances are in elements.
+/// The layout of a matrix or a batch of matrices. Distances are in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatrixLayout {
     pub(super) rows: usize,
     pub(super) columns: usize,
-    /// From a row to the next, and from a column.
+    /// From one row to the next, and from one column to the next.
     pub(super) strides: [usize; 2],
-    /// From a matrix to the next: 0 where all share one.
+    /// From one matrix to the next: 0 if all products share one.
     pub(super) step: usize,
 }
 
 impl MatrixLayout {
-    /// Of a tensor of two dimensions or three.
+    /// The layout of a tensor of two or three dimensions.
     pub(super) fn of(shape: &[usize], strides: &[usize]) -> Option<Self> {
         match (shape, strides) {
             (&[rows, columns], &[row, column]) => Some(Self { rows, columns, strides: [row, column], step: 0 }),
@@ -50,7 +52,8 @@ impl MatrixLayout {
         Self { rows: columns, columns: rows, strides: [column, row], step }
     }
 
-    /// The leading dimension of rows whose elements are adjacent. A row that there is alone is as far from the next as one likes, and so is a column.
+    /// The leading dimension, if the elements of a row are contiguous. The stride of a single row, or of a single column, does
+    /// not matter.
     fn leading(&self) -> Option<usize> {
         let Self { rows, columns, strides: [row, column], .. } = *self;
         match rows {
@@ -60,7 +63,7 @@ impl MatrixLayout {
         }
     }
 
-    /// Whether the library has to turn it, and its leading dimension.
+    /// Whether the library has to transpose it, and its leading dimension.
     fn operand(self) -> Option<Operand> {
         let turned = |transposed: bool, layout: Self| {
             let (leading, step) = (layout.leading()?.try_into().ok()?, layout.step.try_into().ok()?);
@@ -76,7 +79,7 @@ impl fmt::Display for MatrixLayout {
     }
 }
 
-/// An operand as the library takes it.
+/// An operand in the form that the library takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Operand {
     pub(super) transposed: bool,
@@ -84,10 +87,10 @@ pub(super) struct Operand {
     pub(super) step: i64,
 }
 
-/// A product as the library is asked for it: the first operand is our `b`, the second our `a`.
+/// The request for a product: its first operand is our `b`, its second our `a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ColumnMajor {
-    /// Rows and columns of the library's result, and the depth.
+    /// The numbers of rows and columns of the library's result, and the depth.
     pub(super) sizes: [i32; 3],
     pub(super) first: Operand,
     pub(super) second: Operand,
@@ -96,7 +99,7 @@ pub(super) struct ColumnMajor {
 }
 
 impl ColumnMajor {
-    /// Of `batch` products of these, or which argument the library cannot take, and why.
+    /// The request for `batch` products of these, or the argument that the library cannot take, with the reason.
     pub(super) fn new(
         a: MatrixLayout,
         b: MatrixLayout,
@@ -130,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// What a column-major library does: C = op(A)·op(B), by the definition, with the demands that it makes on leading dimensions.
+    /// The computation of a column-major library: C = op(A)·op(B), by the definition, with its requirements on leading dimensions.
     fn column_major(asked: &ColumnMajor, first: &[i64], second: &[i64], result: &mut [i64]) {
         let [m, n, k] = asked.sizes.map(|size| size as usize);
         let at = |operand: &Operand, row: usize, column: usize, product: usize, [rows, columns]: [usize; 2]| {

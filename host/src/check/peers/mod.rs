@@ -1,7 +1,7 @@
-//! Other libraries that compute what operators do: timed by `bench` and judged by `verify` beside them.
+//! Other libraries that compute the same as operators: `bench` times them and `verify` judges them beside the operators.
 //!
-//! A peer is no [`Variant`](crate::ops::model::Variant). No operator picks it, no program that uses the library carries it, and it is loaded when it
-//! is first asked for. It gets the arguments that an operator gets, on the same stream.
+//! A peer is not a [`Variant`](crate::ops::model::Variant). No operator selects it, no program that uses the library contains
+//! it, and it is loaded at its first use. It gets the arguments of an operator, on the same stream.
 
 mod column_major;
 mod cublas;
@@ -15,7 +15,7 @@ use crate::runtime::error::Result;
 /// The libraries by name.
 pub const NAMES: [&str; 1] = [cublas::NAME];
 
-/// What there is of them on this machine: version and place, or why there is none.
+/// The library on this machine: version and path, or why it is missing.
 pub fn find() -> Result<String> {
     let library = cublas::Library::get()?;
     Ok(format!("{}, {}", library.version(), library.path().display()))

@@ -1,4 +1,4 @@
-//! Which operators are products of two matrices, and what a library has to know of each beside its arguments.
+//! The operators that are products of two matrices, with what a library needs to know about each beside its arguments.
 
 use crate::ops::model::{Operator, Params};
 use crate::runtime::error::{Error, Result};
@@ -6,9 +6,9 @@ use crate::runtime::error::{Error, Result};
 /// How f32 factors are multiplied. Sums are f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accuracy {
-    /// As they are, and 16-bit ones as well.
+    /// Unchanged; 16-bit factors as well.
     F32,
-    /// Cut to 10 bits of mantissa.
+    /// Reduced to 10 bits of mantissa.
     Tf32,
 }
 
@@ -30,7 +30,7 @@ const PRODUCTS: [Product; 5] = [
 ];
 
 impl Product {
-    /// What there is to know of `op`, which is one.
+    /// The entry of `op`, which must be a product.
     pub(super) fn of(op: &dyn Operator) -> Result<&'static Self> {
         let mut products = PRODUCTS.iter();
         products.find(|product| product.op == op.info().name).ok_or_else(|| {
@@ -47,7 +47,7 @@ impl Product {
     }
 }
 
-/// Whether other libraries are asked for what the operator computes.
+/// Whether other libraries can compute the operator.
 pub fn has_peer(op: &dyn Operator) -> bool {
     Product::of(op).is_ok()
 }

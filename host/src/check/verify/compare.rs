@@ -1,19 +1,19 @@
-//! Whether computed values are what they should be.
+//! Compares computed values with expected ones.
 
 use crate::ops::model::Tolerance;
 use crate::runtime::dtype::DType;
 use crate::runtime::host_tensor::HostTensor;
 
-/// How far values were from their reference.
+/// The deviation of values from their reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Comparison {
-    /// Values compared.
+    /// The number of values compared.
     pub elements: usize,
-    /// Greatest |out − ref|; infinite where one is NaN or infinite and the other is not.
+    /// The maximum of |out − ref|; infinite if one is NaN or infinite and the other is not.
     pub max_abs: f64,
-    /// Greatest error as a share of what is tolerated there: above 1 fails.
+    /// The maximum error as a fraction of the tolerance: the check fails above 1.
     pub max_share: f64,
-    /// Values outside the tolerance.
+    /// The number of values outside the tolerance.
     pub wrong: usize,
     /// The worst of them.
     pub worst: Option<Mismatch>,

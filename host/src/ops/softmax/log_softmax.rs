@@ -13,9 +13,9 @@ use crate::runtime::view::{View, ViewMut};
 
 /// y = scale · x − ln Σ e^(scale · x), for every row of `x`: the logarithm of [`softmax`](fn@crate::ops::softmax), without underflow.
 ///
-/// `x` has shape `[rows, d]`, or any other of two dimensions or more whose last is `d`; the elements of a row are adjacent, and rows
-/// may be padded. Statistics are in f32 whatever `T` is, and the result is rounded once. −∞ gives −∞, also in a row of nothing else;
-/// +∞ or NaN makes its row NaN. The result is a new dense tensor; the work is queued on `stream`.
+/// `x` is `[rows, d]`, or has more dimensions, the last of which is `d`; the elements of a row are contiguous, and rows may be
+/// padded. Statistics are in f32 whatever `T` is, and the result is rounded once. −∞ gives −∞, also in a row that is all −∞; +∞
+/// or NaN makes its row NaN. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `x` has fewer than two dimensions, [`Error::Layout`](crate::Error::Layout) if rows are
@@ -126,7 +126,7 @@ impl Operator for LogSoftmax {
     }
 
     fn tolerance(&self, case: &Case, _: &str) -> Result<Tolerance> {
-        // Of the logarithm the sum's relative error is absolute.
+        // The relative error of the sum is an absolute error of its logarithm.
         let [d] = case.dims(["d"])?;
         let abs = (d as f64).sqrt() * roundoff(DType::F32) + 4e-6;
         super::tolerance(

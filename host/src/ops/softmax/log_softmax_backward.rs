@@ -15,9 +15,8 @@ use crate::runtime::view::{View, ViewMut};
 
 /// The gradient of [`log_softmax`](fn@crate::ops::log_softmax): dx = scale · (dy − e^y · Σ dy), for every row.
 ///
-/// `y` is what the forward operator gave with this `scale`, `dy` the gradient of it, both `[rows, d]` or of more dimensions, the last
-/// of which is `d`; the elements of a row are adjacent, and rows may be padded. y = −∞ gives
-/// scale · dy.
+/// `y` is the result of the forward operator with this `scale`, `dy` its gradient; both are `[rows, d]`, or have more
+/// dimensions, the last of which is `d`. The elements of a row are contiguous, and rows may be padded. y = −∞ gives scale · dy.
 /// The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors

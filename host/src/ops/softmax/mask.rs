@@ -1,4 +1,4 @@
-//! What a row of scores sees.
+//! Masks of rows of scores.
 
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -10,23 +10,23 @@ use cuda_std::launch::DevicePtr;
 /// A query sees the keys up to its own position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Causal {
-    /// Queries of a head: row r is query r mod `q_len`.
+    /// The number of queries of a head: row r is query r mod `q_len`.
     pub q_len: usize,
-    /// The first query's position among the keys; where queries and keys end together, keys less queries.
+    /// The first query's position among the keys; if queries and keys end together, the number of keys minus the number of queries.
     pub offset: i64,
 }
 
-/// Which columns rows of scores see; all where nothing is said.
+/// The columns that rows of scores see; all by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SoftmaxMask<'a> {
     /// The columns up to the query's own.
     pub causal: Option<Causal>,
-    /// That many columns from the first on. There are as many lengths as divide the rows into equal parts: one for each row, or for
-    /// the rows of each sequence of a batch. A length outside 0..=d counts as the nearest inside.
+    /// Only this number of columns from the first on. The number of lengths must divide the rows into equal parts: one for each
+    /// row, or for the rows of each sequence of a batch. A length is clamped to 0..=d.
     pub key_lengths: Option<View<'a, i32>>,
 }
 
-/// A mask as the kernel takes it.
+/// A mask in the form that the kernel takes.
 pub(super) struct MaskArgs {
     pub(super) lengths: DevicePtr<i32>,
     pub(super) q_len: u64,
@@ -35,7 +35,7 @@ pub(super) struct MaskArgs {
 }
 
 impl SoftmaxMask<'_> {
-    /// Checks it for that many rows.
+    /// Checks the mask for that number of rows.
     pub(super) fn args(&self, info: &OpInfo, stream: &Stream, rows: usize) -> Result<MaskArgs> {
         let mut args = MaskArgs { lengths: DevicePtr::null(), q_len: 0, offset: 0, rows_per_length: 1 };
         if let Some(Causal { q_len, offset }) = self.causal {

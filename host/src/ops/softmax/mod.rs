@@ -1,4 +1,4 @@
-//! Exponentials of rows, normalised.
+//! Softmax and its logarithm, with their backwards.
 
 mod backward;
 pub mod log_softmax;
@@ -18,10 +18,10 @@ use super::model::{Case, OpInfo, Tolerance, roundoff};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
-/// The greatest factor of exponents: those to the base 2, log₂ e as large, are f32 too. Below 2¹²⁷.
+/// The maximum factor of exponents: base-2 exponents, which are log₂ e times as large, must be finite in f32 too. Below 2¹²⁷.
 pub(super) const MAX_SCALE: f32 = f32::MAX / 2.0;
 
-/// An error unless `scale` is positive and a factor of exponents.
+/// Fails unless `scale` is positive and permitted as a factor of exponents.
 fn require_scale(info: &OpInfo, scale: f32) -> Result<()> {
     if scale > 0.0 && scale <= MAX_SCALE {
         return Ok(());
@@ -29,7 +29,7 @@ fn require_scale(info: &OpInfo, scale: f32) -> Result<()> {
     Err(info.param_error("scale", scale, "a positive number below 2^127"))
 }
 
-/// One rounding to storage, and what the f32 arithmetic of statistics over d columns adds.
+/// The tolerance of one rounding to storage, plus that of the f32 arithmetic of statistics over d columns.
 fn tolerance(case: &Case, abs: f64, why: &'static str) -> Result<Tolerance> {
     let [d] = case.dims(["d"])?;
     // A sum of d positive f32 terms errs by less than √d·2⁻²⁴ relative at random. Exponents up to 16 err by 2⁻²⁴ of that twice.

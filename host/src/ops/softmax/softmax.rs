@@ -14,11 +14,11 @@ use crate::runtime::view::{View, ViewMut};
 
 /// y = e^(scale · x) / Σ e^(scale · x), for every row of `x`.
 ///
-/// `x` has shape `[rows, d]`, or any other of two dimensions or more whose last is `d`; the elements of a row are adjacent, and rows
-/// may be padded. Statistics are in f32 whatever `T` is, relative to the row's maximum, and the result is rounded once. −∞ gives 0,
-/// and a row of nothing else zeros; +∞ or NaN makes its row NaN. Rows whose packs of 16 bytes are aligned are read from memory
-/// once, up to 4096 packs, on GPUs with clusters 32,768; others are read twice. The result is a new dense tensor; the work is
-/// queued on `stream`.
+/// `x` is `[rows, d]`, or has more dimensions, the last of which is `d`; the elements of a row are contiguous, and rows may be
+/// padded. Statistics are in f32 whatever `T` is, relative to the row's maximum, and the result is rounded once. −∞ gives 0,
+/// and a row that is all −∞ gives zeros; +∞ or NaN makes its row NaN. Rows whose packs of 16 bytes are aligned are read from
+/// memory once, up to 4096 packs, or 32,768 on GPUs with clusters; others are read twice. The result is a new dense tensor; the
+/// work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if `x` has fewer than two dimensions, [`Error::Layout`](crate::Error::Layout) if rows are
@@ -56,8 +56,8 @@ pub fn softmax_into<'a, T: Float>(
     launch(&INFO, stream, x.into(), SoftmaxMask::default(), scale, y.into())
 }
 
-/// [`softmax`] over the columns that `mask` lets a row see; the others give 0, whatever they hold. A row that sees none gives zeros,
-/// and one that sees +∞ or NaN is NaN throughout.
+/// [`softmax`] over the columns that `mask` lets a row see; the results of other columns are 0, whatever they contain. A row
+/// that sees no column gives zeros, and one that sees +∞ or NaN gives NaN in every visible column.
 ///
 /// # Errors
 /// Same as [`softmax`]; [`Error::Shape`](crate::Error::Shape) if the number of lengths does not divide the rows,
@@ -164,7 +164,7 @@ static INFO: OpInfo = OpInfo {
     variants: &[],
 };
 
-/// What errors of [`softmax_masked`] are named by.
+/// The description that errors of [`softmax_masked`] are named by.
 static MASKED: OpInfo = OpInfo { name: "softmax_masked", ..INFO };
 
 fn causal(params: &Params) -> Result<Option<Causal>> {
@@ -212,7 +212,7 @@ impl Operator for Softmax {
                     .without("key_lengths"),
             ]);
         }
-        // What a cluster does not see.
+        // Columns that a block of a cluster does not see.
         let long = dims(1, 40_000);
         cases.push(
             Case::boundary(&INFO, DType::BF16, long).param("q_len", 1).param("offset", 7_001).without("key_lengths"),

@@ -15,10 +15,9 @@ use crate::runtime::view::{View, ViewMut};
 
 /// The gradient of [`softmax`](fn@crate::ops::softmax): dx = scale · y · (dy − Σ dy · y), for every row.
 ///
-/// `y` is what the forward operator gave with this `scale`, `dy` the gradient of it, both `[rows, d]` or of more dimensions, the last
-/// of which is `d`; the elements of a row are adjacent, and rows may be padded. What a mask
-/// hid has y = 0, hence dx = 0: the gradient needs no mask.
-/// The result is a new dense tensor; the work is queued on `stream`.
+/// `y` is the result of the forward operator with this `scale`, `dy` its gradient; both are `[rows, d]`, or have more
+/// dimensions, the last of which is `d`. The elements of a row are contiguous, and rows may be padded. Masked columns have y =
+/// 0, hence dx = 0: the gradient needs no mask. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes differ or have fewer than two dimensions,
@@ -84,7 +83,7 @@ pub static SOFTMAX_BACKWARD: Backward = Backward {
         let mean: f64 = y.iter().zip(dy).map(|(y, dy)| y * dy).sum();
         y.iter().zip(dy).map(|(y, dy)| y * (dy - mean)).collect()
     },
-    // Like those of even probabilities.
+    // Values like those of uniform probabilities.
     values: |d| Values::Uniform { low: 0.0, high: 2.0 / d as f64 },
     accuracy: |d| {
         // dy and the mean, of order 6 and 1, err by 2⁻²⁴ of it and may cancel.

@@ -1,4 +1,4 @@
-//! Finding and loading cuBLAS, and the functions of it that are called, under its own names.
+//! Finds and loads cuBLAS, and declares the functions that are called, under their own names.
 
 use std::ffi::{OsString, c_int, c_longlong, c_void};
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use crate::runtime::error::{Error, Result};
 /// Names the folder to load the library from, where the linker does not find it.
 const FOLDER_VARIABLE: &str = "WARPSMITH_CUBLAS";
 
-/// The names that it goes by, the newest first.
+/// The library's file names, newest first.
 const NAMES: [&str; 3] = ["libcublas.so.13", "libcublas.so.12", "libcublas.so"];
-/// Where to look besides the linker's own search.
+/// The folder to search besides the linker's own search path.
 const TOOLKIT: &str = "/usr/local/cuda/lib64";
 
 /// A handle of the library.
@@ -25,7 +25,7 @@ macro_rules! functions {
         /// The loaded library.
         #[allow(non_snake_case, reason = "the library's names")]
         pub(in crate::check::peers) struct Library {
-            /// And the library that it is built on, which some distributions' would not find beside itself.
+            /// The library that cuBLAS is built on, which that of some distributions would not find beside itself.
             _loaded: (Loaded, Option<Loaded>),
             path: PathBuf,
             $($name: unsafe extern "C" fn($($arg: $ty),*) -> Status,)*
@@ -109,14 +109,14 @@ functions! {
 }
 
 impl Library {
-    /// The library, loaded when this is first called and kept for the life of the process.
+    /// The library, loaded at the first call and kept for the life of the process.
     pub(in crate::check::peers) fn get() -> Result<&'static Self> {
         static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
         let folder = || std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
         LIBRARY.get_or_init(|| load(folder())).as_ref().map_err(Clone::clone)
     }
 
-    /// Where it is.
+    /// Its path.
     pub(in crate::check::peers) fn path(&self) -> &Path {
         &self.path
     }
@@ -132,11 +132,11 @@ impl Library {
     }
 }
 
-/// From that folder, or from where libraries are.
+/// Loads it from that folder, or from the linker's search path.
 fn load(folder: Option<OsString>) -> Result<Library> {
     let folders: Vec<PathBuf> = match &folder {
         Some(folder) => vec![folder.into()],
-        // A name alone is searched for.
+        // A bare name is looked up by the linker.
         None => vec![PathBuf::new(), TOOLKIT.into()],
     };
     let mut damaged = None;

@@ -1,14 +1,14 @@
-//! cuBLAS as a peer of the products: one that is there is loaded at run time, and nothing is linked.
+//! cuBLAS as a peer of the products. It is loaded at run time if present; nothing is linked against it.
 //!
 //! # Mapping
-//! It is asked as PyTorch asks it: `cublasGemmEx`, batches by `cublasGemmStridedBatchedEx`, with the default mathematics and the library's own
-//! choice of a kernel, sums in f32, and the workspace that PyTorch gives it on Hopper. Operands are taken where they lie, as
-//! [`column_major`](super::column_major) has it.
+//! It is called as PyTorch calls it: `cublasGemmEx`, or `cublasGemmStridedBatchedEx` for batches, with the default math mode,
+//! the library's own choice of a kernel, sums in f32, and the workspace that PyTorch gives it on Hopper. Operands are read in
+//! place, as described in [`column_major`](super::column_major).
 //!
 //! # Numerics
-//! Default mathematics may round on the way. Where β = 1 and C has 16 bits, results of cuBLAS 13.1 on an H200 are off as if the product had been
-//! rounded before C was added: where the two nearly cancel by up to 47 times the tolerance of `gemm`. What `verify` shows of a peer is
-//! therefore no part of its verdict.
+//! The default math mode may round intermediate results. With β = 1 and a 16-bit C, results of cuBLAS 13.1 on an H200 deviate
+//! as if the product had been rounded before C was added: where the two nearly cancel, by up to 47 times the tolerance of
+//! `gemm`. The results that `verify` shows for a peer are therefore not part of its verdict.
 
 mod library;
 
@@ -29,16 +29,16 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 
-/// What its rows are called.
+/// The peer name of its rows.
 pub(super) const NAME: &str = "cublas";
 
-/// What PyTorch gives it on Hopper. Less, and it does without some of its kernels.
+/// The workspace that PyTorch gives it on Hopper. With less, some of its kernels are not available.
 const WORKSPACE_BYTES: usize = 32 << 20;
 
 /// cuBLAS, ready on a device.
 pub struct Cublas {
     library: &'static Library,
-    /// The stream that the handle was made with, and that it ends with.
+    /// The stream with which the handle is created and destroyed.
     home: Stream,
     state: Mutex<State>,
 }
@@ -52,10 +52,10 @@ struct State {
 unsafe impl Send for State {}
 
 impl Cublas {
-    /// Loads the library if nobody has, and makes a handle on `device`.
+    /// Loads the library if it is not loaded yet, and creates a handle on `device`.
     ///
     /// # Errors
-    /// [`Error::BackendUnavailable`] if there is no library or the device is simulated, and errors of the library.
+    /// [`Error::BackendUnavailable`] if the library is missing or the device is simulated, and errors of the library.
     pub fn open(device: &Device) -> Result<Self> {
         let home = device.stream()?;
         let simulated = || Error::BackendUnavailable {
@@ -71,7 +71,7 @@ impl Cublas {
         Ok(Self { library, home, state: Mutex::new(State { handle, workspace }) })
     }
 
-    /// What its rows are called.
+    /// The peer name of its rows.
     pub fn name(&self) -> &'static str {
         NAME
     }
@@ -81,10 +81,10 @@ impl Cublas {
         self.library.version()
     }
 
-    /// Queues the product that `op` computes of these arguments.
+    /// Queues the product that `op` computes from these arguments.
     ///
     /// # Errors
-    /// [`Error::Layout`] for what it cannot be asked for, and errors of the library.
+    /// [`Error::Layout`] for layouts that the library cannot take, and errors of the library.
     pub fn launch(&self, stream: &Stream, op: &dyn Operator, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
         let (info, product) = (op.info(), Product::of(op)?);
         if args.has("scale") {
@@ -113,7 +113,7 @@ impl Cublas {
     }
 
     /// # Safety
-    /// The handle is alive, and first operand, second operand and result hold what is asked for.
+    /// The handle is alive, and the first operand, second operand and result match the request.
     unsafe fn ask(
         &self,
         handle: library::Handle,
