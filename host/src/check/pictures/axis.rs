@@ -6,20 +6,20 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, Value
 
 use crate::check::lessons::text;
 
-/// How values lie along an axis, and where its ticks are.
+/// The scale of an axis, which also decides where its ticks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
-    /// From zero, evenly.
+    /// Linear, from zero.
     Linear,
-    /// By orders of magnitude.
+    /// Logarithmic, with ticks at powers of ten.
     Log,
-    /// By doublings, of bytes.
+    /// Logarithmic, with ticks at powers of two, for bytes.
     Bytes,
-    /// By doublings, of anything else.
+    /// Logarithmic, with ticks at powers of two, for other quantities.
     Doublings,
 }
 
-/// An axis that shows all of some values.
+/// An axis that covers all given values.
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     scale: Scale,
@@ -27,11 +27,11 @@ pub(crate) struct Axis {
     ticks: Vec<f64>,
 }
 
-/// Ticks that an axis has at most.
+/// The maximum number of ticks of an axis.
 const MOST_TICKS: usize = 8;
 
 impl Axis {
-    /// Around `values`, of which those that are not finite, or have no place on the scale, do not count.
+    /// An axis that covers `values`; those that are not finite, or cannot be placed on the scale, are ignored.
     pub(crate) fn around(scale: Scale, values: impl IntoIterator<Item = f64>) -> Self {
         let placed = |v: &f64| v.is_finite() && (scale == Scale::Linear || *v > 0.0);
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -102,7 +102,7 @@ impl Axis {
         (self.range.start, self.range.end)
     }
 
-    /// From 0 to 1 along the axis; what has no place on it lies at its start.
+    /// The position from 0 to 1 along the axis; values that cannot be placed on it are at its start.
     fn share(&self, value: f64) -> f64 {
         let (from, to) = self.ends();
         let share = match self.scale {
@@ -153,7 +153,7 @@ fn plain(value: f64) -> String {
     if value.abs() >= 1e4 { text::count(value) } else { short(value) }
 }
 
-/// Up to four digits behind the point, and no zeros at the end.
+/// Up to four decimals, without trailing zeros.
 fn short(value: f64) -> String {
     let digits = if value.abs() >= 100.0 { 0 } else { 4 - value.abs().max(1.0).log10() as usize };
     let text = format!("{value:.digits$}");

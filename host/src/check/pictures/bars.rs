@@ -11,15 +11,15 @@ use crate::runtime::error::Result;
 /// Bars from a common start.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
-    /// What it is of.
+    /// The title.
     pub(crate) title: String,
-    /// What the numbers are.
+    /// The unit of the numbers.
     pub(crate) unit: String,
     /// How long bars are: linear from zero, or by orders of magnitude from [`start`](Self::start).
     pub(crate) scale: Scale,
     /// Where logarithmic bars start; shorter than that they go to the left.
     pub(crate) start: f64,
-    /// The colours' meanings, where there are several.
+    /// The meanings of the colours, if there are several.
     pub(crate) legend: Vec<(String, Ink)>,
     /// The bars, from above.
     pub(crate) groups: Vec<Group>,
@@ -41,11 +41,11 @@ pub(crate) struct Group {
 /// A bar.
 #[derive(Clone, Debug)]
 pub(crate) struct Bar {
-    /// How long.
+    /// The length.
     pub(crate) value: f64,
     /// Its number in a few characters.
     pub(crate) shown: String,
-    /// What is said of it where a pointer rests.
+    /// The tooltip.
     pub(crate) tip: String,
     /// Its colour.
     pub(crate) ink: Ink,

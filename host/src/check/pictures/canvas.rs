@@ -1,4 +1,4 @@
-//! What pictures are drawn on: plotters' areas and coordinates, with what is said of a mark where a pointer rests on it.
+//! The canvas of pictures: plotters' areas and coordinates, with tooltips for marks.
 
 use std::cell::RefCell;
 use std::io;
@@ -25,18 +25,18 @@ pub(super) type Frame = [At; 2];
 /// The size of ordinary text.
 pub(super) const FONT: i32 = 12;
 
-/// The width of a character, as a share of the size: seldom more on average, in whatever font stands in for the reader's.
+/// The average width of a character relative to the font size, on the high side, whatever font the reader has.
 const WIDE: f64 = 0.65;
 
 /// plotters writes a font's size divided by this.
 const FONT_UNIT: f64 = 1.24;
 
-/// The width of a text, about: fonts are the reader's.
+/// The approximate width of a text: fonts are the reader's.
 pub(super) fn width(text: &str) -> i32 {
     (text.chars().count() as f64 * f64::from(FONT) * WIDE).ceil() as i32 + 4
 }
 
-/// A text that fits into so many pixels, about.
+/// A text shortened to about this many pixels.
 pub(super) fn shortened(text: &str, pixels: i32) -> String {
     let fits = (f64::from(pixels) / (f64::from(FONT) * WIDE)) as usize;
     if text.chars().count() <= fits {
@@ -104,7 +104,7 @@ impl Canvas<'_> {
         Ok(())
     }
 
-    /// What is said where a pointer rests.
+    /// A tooltip.
     pub(super) fn tip(&self, [from, to]: Frame, text: &str) {
         let ([x, y], [w, h]) = ([from.0.min(to.0), from.1.min(to.1)], [(to.0 - from.0).abs(), (to.1 - from.1).abs()]);
         let tip = html! {
@@ -115,7 +115,7 @@ impl Canvas<'_> {
         tips.push('\n');
     }
 
-    /// What is said where a pointer rests near a mark.
+    /// A tooltip that appears near a mark.
     pub(super) fn tip_near(&self, (x, y): At, text: &str) {
         self.tip([(x - 9, y - 9), (x + 9, y + 9)], text);
     }

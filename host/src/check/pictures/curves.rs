@@ -11,13 +11,13 @@ use crate::runtime::error::Result;
 /// Curves over one axis of sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Curves {
-    /// What they are of.
+    /// The title.
     pub(crate) title: String,
-    /// What lies to the right.
+    /// The quantity along x.
     pub(crate) across: String,
-    /// How sizes lie there.
+    /// The scale of x.
     pub(crate) scale: Scale,
-    /// What lies upwards.
+    /// The quantity along y.
     pub(crate) upwards: String,
     /// The curves, the first of the most importance.
     pub(crate) curves: Vec<Curve>,
@@ -32,9 +32,9 @@ pub(crate) struct Curves {
 pub(crate) struct Curve {
     /// Its name.
     pub(crate) name: String,
-    /// Whether it is of somebody else.
+    /// Whether it belongs to another library.
     pub(crate) other: bool,
-    /// Size, rate, and what is said of it; in the order of sizes.
+    /// Size, rate and tooltip, in the order of sizes.
     pub(crate) points: Vec<(f64, f64, String)>,
 }
 

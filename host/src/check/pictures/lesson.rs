@@ -1,4 +1,4 @@
-//! The picture of a lesson: what was predicted beside what was counted, and the least time beside what was measured.
+//! The picture of a lesson: predicted beside counted values, and minimum beside measured times.
 
 use serde::Deserialize;
 
@@ -9,23 +9,23 @@ use super::{Picture, Table, ladder};
 use crate::check::lessons::{self, Rung, Taught, text};
 use crate::runtime::error::Result;
 
-/// A lesson that was taken: what its picture needs, as `lesson --json` writes it.
+/// A lesson that was run: the fields that its picture needs, as `lesson --json` writes them.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct LessonTaken {
     /// The lesson.
     pub(crate) name: String,
     /// The claim.
     pub(crate) claim: Vec<String>,
-    /// What was simulated for the counts.
+    /// The device that was simulated for the counts.
     pub(crate) simulated: String,
-    /// The GPU that the times are of.
+    /// The GPU that was timed.
     pub(crate) gpu: Option<String>,
     /// What was run.
     pub(crate) runs: Vec<RunTaken>,
     /// Products of many sizes.
     #[serde(default)]
     pub(crate) ladder: Vec<Rung>,
-    /// What follows.
+    /// The conclusion.
     pub(crate) conclusion: String,
 }
 
@@ -36,20 +36,20 @@ pub(crate) struct RunTaken {
     pub(crate) label: String,
     /// What was counted in the simulator.
     pub(crate) counts: Vec<CountTaken>,
-    /// What was timed, where there is a GPU.
+    /// What was timed, if there is a GPU.
     pub(crate) time: Option<TimeTaken>,
-    /// The least that it can take.
+    /// The minimum time.
     pub(crate) at_least_ms: Option<f64>,
 }
 
 /// A count beside its prediction.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct CountTaken {
-    /// Of what.
+    /// The quantity.
     pub(crate) quantity: String,
-    /// Before.
+    /// The predicted value.
     pub(crate) predicted: f64,
-    /// After.
+    /// The counted value.
     pub(crate) counted: f64,
 }
 
@@ -85,7 +85,7 @@ impl From<&Taught> for LessonTaken {
     }
 }
 
-/// Values that lie further apart are drawn by orders of magnitude.
+/// Values that differ by more than this factor are drawn on a logarithmic scale.
 const FAR: f64 = 200.0;
 
 /// Bars of all that a lesson predicts, a group a run.

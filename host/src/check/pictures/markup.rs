@@ -1,4 +1,4 @@
-//! For tests: reads markup, and fails where it is not well formed.
+//! For tests: parses markup, and panics if it is not well formed.
 
 /// An element, as its start tag says.
 #[derive(Debug)]
@@ -68,10 +68,10 @@ fn unescaped(text: &str) -> String {
     known.iter().fold(text.to_owned(), |text, (name, c)| text.replace(name, c))
 }
 
-/// Checks one picture or all of a page: each has a title, a description and marks, and no number in it is none.
+/// Checks a picture or a whole page: each picture has a title, a description and marks, and no number in it is NaN.
 ///
 /// # Panics
-/// If one is not so.
+/// If a check fails.
 pub(crate) fn check_pictures(elements: &[Element]) {
     let starts: Vec<_> = (0..elements.len()).filter(|i| elements[*i].name == "svg").collect();
     assert!(!starts.is_empty(), "no picture");

@@ -1,4 +1,4 @@
-//! Pictures of what was measured: scalable graphics, each with the table that it was drawn from.
+//! Pictures of measurements: vector graphics, each with the table from which it was drawn.
 
 mod axis;
 mod bars;
@@ -25,15 +25,15 @@ pub(crate) use theme::{PALE, SERIES, SLOWER, style};
 /// A picture, with its data.
 #[derive(Clone, Debug)]
 pub(crate) struct Picture {
-    /// What it is of.
+    /// The title.
     pub(crate) title: String,
-    /// What it shows, for those who read it and for those who cannot see it.
+    /// A description, also for readers who cannot see the picture.
     pub(crate) says: String,
     /// Width and height in pixels.
     size: (i32, i32),
-    /// What the `svg` element holds.
+    /// The contents of the `svg` element.
     inside: String,
-    /// What was drawn.
+    /// The data that was drawn.
     pub(crate) table: Table,
 }
 

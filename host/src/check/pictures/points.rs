@@ -1,4 +1,4 @@
-//! The roofline, with a second picture beside it for what has no place on it: operators whose operations nobody counts.
+//! The roofline, with a second picture beside it for operators that have no place on it, because their operations are not counted.
 
 use plotters::style::text_anchor::HPos;
 
@@ -11,9 +11,9 @@ use crate::runtime::error::Result;
 /// A device's roofs, and operators under them.
 #[derive(Clone, Debug)]
 pub(crate) struct Roofline {
-    /// What it is of.
+    /// The title.
     pub(crate) title: String,
-    /// Bytes a second that memory moved at most, in GB/s.
+    /// The maximum memory bandwidth, in GB/s.
     pub(crate) memory: Roof,
     /// Peaks of arithmetic, in TFLOP/s.
     pub(crate) arithmetic: Vec<Roof>,
@@ -37,11 +37,11 @@ pub(crate) struct Roof {
 pub(crate) struct Place {
     /// The number of its family.
     pub(crate) family: usize,
-    /// Operations a byte; `None` where bytes alone are counted.
+    /// Operations per byte; `None` if only bytes are counted.
     pub(crate) intensity: Option<f64>,
-    /// TFLOP/s, or GB/s where bytes alone are counted.
+    /// TFLOP/s, or GB/s if only bytes are counted.
     pub(crate) rate: f64,
-    /// What is said of it where a pointer rests.
+    /// The tooltip.
     pub(crate) tip: String,
 }
 
@@ -63,7 +63,7 @@ impl Roofline {
         Ok(Picture { title: self.title.clone(), says: says.into(), size: SIZE, inside, table })
     }
 
-    /// To the left: the bandwidth of operators whose cost counts bytes alone, a column a family.
+    /// The left picture: the bandwidth of operators whose cost counts only bytes, with one column per family.
     fn rates(&self, canvas: &Canvas<'_>, top: i32) -> Drawn {
         let bottom = SIZE.1 - BELOW;
         let places: Vec<_> = self.places.iter().filter(|place| place.intensity.is_none()).collect();
@@ -87,7 +87,7 @@ impl Roofline {
         canvas.text("by family", (MIDDLE - 40, bottom + 34), (MUTED, false), HPos::Right)
     }
 
-    /// To the right: the roofline.
+    /// The right picture: the roofline.
     fn roofs(&self, canvas: &Canvas<'_>, top: i32) -> Drawn {
         let (right, bottom) = (SIZE.0 - 24, SIZE.1 - BELOW);
         canvas.text("TFLOP/s, by operations a byte", (MIDDLE, top - 5 * FONT / 2), (TEXT, true), HPos::Left)?;

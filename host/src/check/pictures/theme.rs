@@ -1,4 +1,4 @@
-//! Colours. What is drawn has those for light backgrounds; a style sheet puts others in their place on dark ones, so that one picture
+//! Colours. Pictures are drawn in the colours for light backgrounds; a style sheet replaces them on dark ones, so one picture
 //! serves both.
 
 use plotters::style::RGBColor;
@@ -23,12 +23,12 @@ pub(crate) const TEXT: Ink = ink(0x0B0B0C, 0xF4F4F2);
 pub(crate) const MUTED: Ink = ink(0x5A5954, 0xB9B8B0);
 /// Lines to read values by.
 pub(crate) const GRID: Ink = ink(0xE3E2DC, 0x343432);
-/// What was computed rather than measured, and others' results.
+/// Computed values, and other libraries' results.
 pub(crate) const PALE: Ink = ink(0xA9A8A0, 0x7B7A74);
 /// Slower than what it is compared with.
 pub(crate) const SLOWER: Ink = ink(0xD9542B, 0xE8764F);
 
-/// What tells series or families apart, in an order in which neighbours differ for the colour-blind as well.
+/// The colours of series or families, in an order in which neighbours differ for colour-blind readers as well.
 pub(crate) const SERIES: [Ink; 8] = [
     ink(0x2A78D6, 0x4A93EC),
     ink(0xEB6834, 0xDD6231),

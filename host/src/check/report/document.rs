@@ -1,4 +1,4 @@
-//! Results as files hold them.
+//! The file formats of results.
 
 use std::fs;
 use std::path::Path;
@@ -15,22 +15,22 @@ use crate::runtime::error::{Error, Result, printable};
 /// A file of results.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
-    /// What pages call it: its name, and its folder's.
+    /// Its name on pages: that of the file, and of its folder.
     pub(crate) name: String,
-    /// What it holds.
+    /// Its contents.
     pub(crate) results: Results,
 }
 
-/// What a file of results may hold.
+/// The contents of a file of results.
 #[derive(Clone, Debug)]
 pub(crate) enum Results {
-    /// What `bench --out` wrote.
+    /// The output of `bench --out`.
     Bench(bench::Report),
-    /// Others' timings.
+    /// Timings of other libraries.
     Peers(Peers),
-    /// What `verify --json` printed.
+    /// The output of `verify --json`.
     Verify(Verified),
-    /// What `lesson --json` printed.
+    /// The output of `lesson --json`.
     Lesson(LessonTaken),
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Peers {
     /// The version of PyTorch.
     #[serde(default)]
     pub(crate) torch: Option<String>,
-    /// What was run.
+    /// The command that was run.
     #[serde(default)]
     pub(crate) command: Option<String>,
     /// The timings.
@@ -52,7 +52,7 @@ pub(crate) struct Peers {
 /// Checks of operators.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Verified {
-    /// What ran the kernels.
+    /// The backend that ran the kernels.
     pub(crate) backend: Option<String>,
     /// The device.
     pub(crate) device: Option<String>,
@@ -68,9 +68,9 @@ pub(crate) struct VerifiedRow {
     /// Whether it is another library's.
     #[serde(default)]
     pub(crate) peer: bool,
-    /// How it ended.
+    /// The outcome.
     pub(crate) status: Status,
-    /// The largest error as a share of the tolerance.
+    /// The maximum error as a fraction of the tolerance.
     pub(crate) max_err: Option<f64>,
     /// Elements that were compared.
     #[serde(default)]
@@ -81,13 +81,13 @@ pub(crate) struct VerifiedRow {
 const KINDS: &str = "what `bench --out`, `verify --json` or `lesson --json` write, or others' timings";
 
 impl Document {
-    /// Reads a file. `None` if it is JSON, but no results of a kind that is known.
+    /// Reads a file. `None` if it is JSON, but not results of a known kind.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
         let text = fs::read_to_string(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
         Self::parse(path, &text)
     }
 
-    /// [`read`](Self::read) on what was read from `path` already.
+    /// [`read`](Self::read) for the contents of `path`, which have been read already.
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Option<Self>> {
         let refused = |reason: String| Error::file(path, printable(&reason));
         let document: Value = serde_json::from_str(text).map_err(|e| refused(format!("is not JSON: {e}")))?;
@@ -122,7 +122,7 @@ impl Document {
         Ok(Some(Self { name, results }))
     }
 
-    /// What to say of a file that holds JSON and no results.
+    /// The message about a file that contains JSON but no results.
     pub(crate) fn unknown(path: &Path) -> Error {
         Error::file(path, format!("holds no results: expected {KINDS}"))
     }

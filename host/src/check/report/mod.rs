@@ -1,4 +1,4 @@
-//! Results as a page: pictures, each with its data and with where it came from, in one file that needs no other.
+//! Results as a page: pictures, each with its data and its origin, in a single self-contained file.
 
 mod checks;
 mod document;
@@ -37,7 +37,7 @@ impl Document {
     }
 }
 
-/// Reads files of results, and of folders every JSON file that holds some.
+/// Reads files of results; of folders, every JSON file that contains results.
 pub(crate) fn read(paths: &[PathBuf]) -> Result<Vec<Document>> {
     let mut documents = Vec::new();
     for path in paths {
@@ -70,12 +70,12 @@ pub(crate) fn page(documents: &[Document], command: &str) -> Result<String> {
     Ok(page::page(documents, &sections(documents)?, command))
 }
 
-/// What some results look like as files in a folder.
+/// The files that show some results in a folder.
 #[derive(Debug)]
 pub(crate) struct Files {
     /// The pictures' titles.
     pub(crate) titles: Vec<String>,
-    /// Names and contents: a picture each, and one that shows them with their data, in Markdown.
+    /// Names and contents: one file per picture, and one that shows them with their data, in Markdown.
     pub(crate) files: Vec<(String, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! The rows of several files as one table a device, and what follows from them: ceilings, families, names of series.
+//! The rows of several files as one table per device, and values derived from them: ceilings, families, names of series.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::runtime::dtype::DType;
 pub(super) struct Timings<'a> {
     /// The device.
     pub(super) device: &'a str,
-    /// Operators' rows, each with its document's number. Of one operator, case and variant the last.
+    /// The rows of operators, each with its document's number. If an operator, case and variant has several rows, the last one.
     pub(super) rows: Vec<(usize, &'a Row)>,
     /// Others' rows, likewise.
     pub(super) peers: Vec<(usize, &'a PeerRow)>,
@@ -158,7 +158,7 @@ fn units(bound: Bound) -> &'static str {
     }
 }
 
-/// Families by the first word of bench names, in the order of their colours. What is none of them belongs to the last.
+/// Families by the first word of bench names, in the order of their colours. Names outside of all families belong to the last.
 pub(super) const FAMILIES: [&str; 8] =
     ["products", "attention", "elementwise", "rows", "losses", "quantization", "layout", "others"];
 
@@ -197,7 +197,7 @@ fn is_dtype(word: &str) -> bool {
     DType::ALL.iter().any(|dtype| dtype.short_name() == word)
 }
 
-/// A word with `#` for each whole number in it. Fractions are no sizes.
+/// A word with `#` for each integer in it. Fractions do not count as sizes.
 fn blanked(word: &str) -> String {
     let (mut out, mut number) = (String::new(), String::new());
     let put = |number: &mut String, out: &mut String| {

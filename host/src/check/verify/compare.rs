@@ -19,14 +19,14 @@ pub struct Comparison {
     pub worst: Option<Mismatch>,
 }
 
-/// One value that is not what it should be.
+/// A wrong value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mismatch {
     /// Its index in the tensor.
     pub index: usize,
-    /// What was computed.
+    /// The computed value.
     pub got: f64,
-    /// What the reference says.
+    /// The value of the reference.
     pub want: f64,
 }
 
@@ -59,14 +59,14 @@ impl Comparison {
         }
     }
 
-    /// Nothing was outside the tolerance.
+    /// Whether all values are within the tolerance.
     pub fn passed(&self) -> bool {
         self.wrong == 0
     }
 }
 
-/// |got − want|, and the same as a share of what is tolerated. NaN equals only NaN; an infinity equals itself, and the
-/// overflow of a finite reference that the output's dtype cannot hold.
+/// |got − want|, and the same as a fraction of the tolerance. NaN equals only NaN; an infinity equals itself, and a
+/// finite reference that overflows the output's dtype.
 fn error(got: f64, want: f64, tolerance: &Tolerance, dtype: DType) -> (f64, f64) {
     let wrong = (f64::INFINITY, f64::INFINITY);
     if got.is_nan() || want.is_nan() {

@@ -1,4 +1,4 @@
-//! Running a case on a device and judging what it wrote.
+//! Runs a case on a device and judges its outputs.
 
 use std::cell::OnceCell;
 use std::fmt::Display;
@@ -15,26 +15,27 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
 
-/// What came of one case.
+/// The results of one case.
 pub(super) struct Checked {
-    /// A row for each variant.
+    /// One row per variant.
     pub(super) rows: Vec<Row>,
     /// A kernel failed: this process cannot use the device again.
     pub(super) lost_device: bool,
-    /// A variant was skipped because the device's memory did not suffice.
+    /// A variant was skipped because the device has too little memory.
     pub(super) out_of_memory: bool,
 }
 
-/// Why nothing runs after a kernel of `job` failed.
+/// The reason why nothing runs after a kernel of `job` failed.
 pub(super) fn lost(job: &impl Display) -> String {
     format!("a kernel failed in {job}, and this process has lost the device")
 }
 
-/// Runs every variant of `job` that the filter lets through on `device`; a row each. What is `known` of the case is found out for the first that runs.
+/// Runs every variant of `job` that the filter permits on `device`; one row each. `known` is filled in by the first variant
+/// that runs.
 pub(super) fn check(device: &Device, job: &Job, filter: &Filter, known: &OnceCell<Result<Known>>) -> Checked {
     let mut checked = Checked { rows: Vec::new(), lost_device: false, out_of_memory: false };
     let too_large = too_large(device, job);
-    // Made for the first variant that runs, shared by all.
+    // Created for the first variant that runs, and shared by all.
     let mut prepared = None;
     for (by, able) in ways(device, job, filter) {
         let mut row = by.row(job);
@@ -64,10 +65,10 @@ pub(super) fn check(device: &Device, job: &Job, filter: &Filter, known: &OnceCel
     checked
 }
 
-/// Who computes a case.
+/// The implementation that computes a case.
 #[derive(Clone, Copy)]
 enum By<'a> {
-    /// The operator, in a variant or as it picks one itself.
+    /// The operator, in a variant or with its automatic choice.
     Operator(Option<&'static Variant>),
     /// Another library.
     Peer(&'a Cublas),
@@ -82,8 +83,8 @@ impl By<'_> {
     }
 }
 
-/// What the operator picks itself, then its variants, each with whether it can run the case here, then a peer. A variant that cannot is there
-/// only if the filter names it.
+/// The operator's automatic choice, then its variants, each with whether it can run the case here, then a peer. A variant that
+/// cannot run is included only if the filter names it.
 fn ways<'a>(device: &Device, job: &Job, filter: &'a Filter) -> Vec<(By<'a>, bool)> {
     let named = job.op.info().variants.iter().map(|v| (Some(v), (v.applies)(device.info(), &job.case)));
     let all = std::iter::once((None, true)).chain(named);
@@ -95,7 +96,7 @@ fn ways<'a>(device: &Device, job: &Job, filter: &'a Filter) -> Vec<(By<'a>, bool
     kept.map(|(variant, able)| (By::Operator(variant), able)).chain(peer).collect()
 }
 
-/// Why a large case cannot run here, if it cannot.
+/// The reason why a large case cannot run here, if there is one.
 fn too_large(device: &Device, job: &Job) -> Option<String> {
     if device.simulator().is_some() && !job.case.is_simulated() {
         return Some("takes too long in the simulator".to_owned());
@@ -132,7 +133,7 @@ struct Placed {
 }
 
 impl Placed {
-    /// With these values, and that poison around them.
+    /// An input with these values, and this poison around them.
     fn filled(
         stream: &Stream,
         name: &'static str,
@@ -152,12 +153,12 @@ impl Placed {
             }
         };
         tensor.set_name(name);
-        // To a checker of reads, what lies around an input was never written.
+        // For a checker of reads, memory around an input counts as never written.
         place.gaps().try_for_each(|gap| tensor.forget(stream, gap))?;
         Ok(Self { name, tensor, place })
     }
 
-    /// With nothing but poison.
+    /// An output that contains only poison.
     fn poisoned(stream: &Stream, name: &'static str, place: Placement, poison: Poison) -> Result<Self> {
         let mut tensor = place.poisoned_on(stream, poison)?;
         tensor.set_name(name);
@@ -206,7 +207,7 @@ impl<'a> Prepared<'a> {
         let expected = self.known.expected(job)?;
         let problems = expected.iter().filter_map(Expected::impossible);
         problems.filter(|_| self.known.finite_input).for_each(|problem| row.problem(problem));
-        // Unwritten integers show in a second run only.
+        // Unwritten integers are detected only by a second run.
         let integers = self.known.outputs.iter().any(|output| !output.dtype.is_float());
         let again = if filter.repeat || integers { Some(self.again(job, by, &params)?) } else { None };
         let variant = match by {
@@ -219,14 +220,14 @@ impl<'a> Prepared<'a> {
         if !is_large(job) {
             self.check_inputs(row)?;
         }
-        // What a simulation takes says nothing.
+        // The time of a simulation is meaningless.
         if self.stream.device().simulator().is_none() {
             row.ms = Some(self.time(job, by, &mut outputs, &params)?);
         }
         Ok(())
     }
 
-    /// What a second launch writes, over other poison.
+    /// The outputs of a second launch, over different poison.
     fn again(&self, job: &Job, by: By<'_>, params: &Params) -> Result<Vec<HostTensor>> {
         let mut outputs = self.outputs(job, Poison::Second)?;
         self.launch(job, by, &mut outputs, params)?;
@@ -255,7 +256,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// Milliseconds of one launch, its kernel being loaded by now.
+    /// Milliseconds of one launch, after its kernel has been loaded.
     fn time(&self, job: &Job, by: By<'_>, outputs: &mut [Placed], params: &Params) -> Result<f64> {
         let start = self.stream.record()?;
         self.launch(job, by, outputs, params)?;
@@ -308,7 +309,7 @@ impl<'a> Prepared<'a> {
         Ok(())
     }
 
-    /// Nothing that was passed to be read has changed, nor anything around it.
+    /// Checks that inputs, and the memory around them, have not changed.
     fn check_inputs(&self, row: &mut Row) -> Result<()> {
         for placed in &self.inputs {
             let Some(values) = self.known.values(placed.name) else { continue };
@@ -324,7 +325,7 @@ fn role(job: &Job, name: &str) -> Role {
     job.op.info().args.iter().find(|arg| arg.name == name).map_or(Role::In, |arg| arg.role)
 }
 
-/// An operator says which kernels it may launch: what walks that list would miss another.
+/// Checks that the operator lists the kernels that it launched: code that walks the list would miss others.
 fn check_launches(job: &Job, launched: &[(&'static str, &'static str)], row: &mut Row) {
     for (module, symbol) in launched {
         if !job.op.info().instances().any(|kernel| kernel.symbol == *symbol && kernel.module == *module) {

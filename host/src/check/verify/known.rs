@@ -1,4 +1,4 @@
-//! What is the same whoever computes a case: its inputs, and what the outputs should be.
+//! The facts of a case that do not depend on the implementation: its inputs, and its expected outputs.
 
 use std::cell::OnceCell;
 
@@ -9,7 +9,7 @@ use crate::ops::model::{self, TensorMeta};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 
-/// Inputs of a case, and what the outputs should be.
+/// The inputs of a case, and its expected outputs.
 pub(in crate::check) struct Known {
     seed: u64,
     pub(super) inputs: Vec<(&'static str, HostTensor)>,
@@ -37,7 +37,7 @@ impl Known {
         self.expected.get_or_init(expected).as_deref().map_err(Clone::clone)
     }
 
-    /// An input's values; what an output holds before it is written, if that is given.
+    /// The values of an input, or the initial contents of an output if these are given.
     pub(super) fn values(&self, name: &str) -> Option<&HostTensor> {
         self.inputs.iter().find(|(input, _)| *input == name).map(|(_, values)| values)
     }

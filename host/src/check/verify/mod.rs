@@ -1,8 +1,8 @@
 //! Runs operators on random input and compares every output with the reference.
 //!
-//! On a device, outputs and everything around inputs and outputs are poisoned before the launch: an output that was not
-//! written, a write outside it and a read outside an input all show. Without a device, [`offline`] checks what can be
-//! checked of the kernels and references.
+//! On a device, outputs and everything around inputs and outputs are poisoned before the launch: this reveals outputs
+//! that were not written, writes outside an output and reads outside an input. Without a device, [`offline`] checks
+//! what can be checked of kernels and references.
 
 mod compare;
 mod device;
@@ -31,7 +31,7 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::sim::Finding;
 
-/// What the variant is called that the operator picks by itself.
+/// The variant name of the operator's automatic choice.
 pub const AUTO: &str = "auto";
 
 /// Which cases to check, and how.
@@ -45,15 +45,15 @@ pub struct Filter {
     pub classes: Vec<CaseClass>,
     /// Only this variant, or [`AUTO`].
     pub variant: Option<String>,
-    /// What the random input depends on.
+    /// The seed of the random input.
     pub seed: u64,
-    /// Run everything twice and demand equal bits.
+    /// Run everything twice and require bitwise equal results.
     pub repeat: bool,
-    /// Another library, to run as well where it computes the same.
+    /// Another library to run as well, for operators that it can compute.
     pub peer: Option<Arc<Cublas>>,
 }
 
-/// What was asked for, as on the command line.
+/// The request, as on the command line.
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let classes = self.classes.iter().map(|class| ("class", class.name()));
@@ -73,7 +73,7 @@ fn is_large(job: &Job) -> bool {
     specs.iter().any(|spec| spec.meta().elements().is_none_or(|n| n > LARGE))
 }
 
-/// The cases of `ops` that `filter` lets through. An error, in the name of the command `verb`, if it names something that none of them has.
+/// The cases of `ops` that `filter` permits. Fails, in the name of the command `verb`, if it names something that none of them has.
 pub fn plan(verb: &str, ops: &[&'static dyn Operator], filter: &Filter) -> Result<Vec<Job>> {
     let named = filter.variant.as_deref().filter(|name| *name != AUTO);
     let knows = |op: &&'static dyn Operator| named.is_none_or(|name| op.info().variant(name).is_ok());
@@ -116,15 +116,15 @@ pub fn plan(verb: &str, ops: &[&'static dyn Operator], filter: &Filter) -> Resul
     Err(error.unwrap_or_else(|| Error::param(verb, "filter", filter, "one that at least one case passes")))
 }
 
-/// How a check ended.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// As it should be.
+    /// The result is correct.
     Pass,
-    /// Not as it should be.
+    /// The result is wrong.
     Fail,
-    /// Not run, for a reason that is no fault of the kernel.
+    /// Not run, for a reason that is not the kernel's fault.
     Skipped,
 }
 
@@ -137,7 +137,7 @@ pub struct Row {
     pub case: String,
     /// Element type.
     pub dtype: &'static str,
-    /// Why the case is there.
+    /// The purpose of the case.
     pub class: &'static str,
     /// Variant, or another library's name.
     pub variant: &'static str,
@@ -146,9 +146,9 @@ pub struct Row {
     pub peer: bool,
     /// Whether it passed.
     pub status: Status,
-    /// Greatest absolute error.
+    /// Maximum absolute error.
     pub max_abs: Option<f64>,
-    /// Greatest error as a share of what is tolerated: above 1 fails.
+    /// Maximum error as a fraction of the tolerance: the check fails above 1.
     pub max_err: Option<f64>,
     /// Absolute part of the tolerance.
     pub abs: Option<f64>,
@@ -156,11 +156,11 @@ pub struct Row {
     pub rel: Option<f64>,
     /// Values compared with the reference.
     pub checked: usize,
-    /// Values that the outputs have.
+    /// The number of values of the outputs.
     pub elements: usize,
     /// Milliseconds of one launch on the device.
     pub ms: Option<f64>,
-    /// What was wrong, or why it was skipped.
+    /// The error, or why it was skipped.
     pub detail: Option<String>,
     /// The kernels that were launched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -193,7 +193,7 @@ impl Row {
         }
     }
 
-    /// Adds an output. The tolerance that is shown is that of the one nearest to its own.
+    /// Adds an output. The tolerance that is shown is that of the output closest to its limit.
     fn judged(&mut self, found: &Comparison, tolerance: &Tolerance, elements: usize) {
         if self.max_err.is_none_or(|share| found.max_share > share) {
             self.max_abs = Some(found.max_abs);
@@ -233,12 +233,12 @@ impl Row {
     }
 }
 
-/// Runs a case on `device`, in every variant that `filter` lets through and that can run there: a row each.
+/// Runs a case on `device`, in every variant that `filter` permits and that can run there: one row each.
 pub fn on_device(device: &Device, job: &Job, filter: &Filter) -> Vec<Row> {
     on_device_again(device, job, filter, &OnceCell::new())
 }
 
-/// As [`on_device`], of a case of which something may be known from other runs with this filter.
+/// Same as [`on_device`], for a case of which some facts may be known from other runs with this filter.
 pub(super) fn on_device_again(
     device: &Device,
     job: &Job,
@@ -248,7 +248,7 @@ pub(super) fn on_device_again(
     device::check(device, job, filter, known).rows
 }
 
-/// An output's rows that are checked, the reference's values for them, and how near is near enough.
+/// The rows of an output that are checked, the reference's values for them, and the tolerance.
 struct Expected {
     meta: TensorMeta,
     rows: Vec<usize>,
@@ -307,14 +307,14 @@ impl Expected {
     }
 }
 
-/// The reference's values for many rows: in as many pieces as there are threads.
+/// The reference's values for many rows, computed in as many parts as there are threads.
 fn evaluate(job: &Job, inputs: &Tensors<'_>, meta: &TensorMeta, rows: &[usize]) -> Result<Vec<f64>> {
     let pieces = rows.par_chunks(rows.len().div_ceil(rayon::current_num_threads()).max(1));
     let values = pieces.map(|rows| job.op.reference(inputs, &job.case.params, &meta.name, rows));
     Ok(values.collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// Whether a case's inputs are finite, and its indices none that are wrong on purpose, so that its outputs have to be finite.
+/// Whether a case's inputs are finite, and no index is invalid on purpose, so that its outputs must be finite.
 pub(super) fn has_ordinary_input(job: &Job) -> Result<bool> {
     let strange = |values| match values {
         Values::Specials | Values::Hostile { .. } => true,
@@ -324,7 +324,7 @@ pub(super) fn has_ordinary_input(job: &Job) -> Result<bool> {
     Ok(!job.op.inputs(&job.case)?.iter().any(|spec| strange(spec.values)))
 }
 
-/// Values that a thread compares at once.
+/// The number of values that a thread compares at once.
 const COMPARED: usize = 1 << 12;
 
 /// What a reference may cost: operations, which are 90 rows of a product of 8192³, and values of an output.

@@ -1,4 +1,4 @@
-//! What can be checked of an operator where no device is: its kernels' code, and its reference.
+//! The checks of an operator that need no device: of its kernels' code, and of its reference.
 
 use cuda_builder::ptxas::Ptxas;
 use serde::Serialize;
@@ -20,21 +20,22 @@ pub struct KernelRow {
     pub symbol: &'static str,
     /// Architecture; empty if there is no code at all.
     pub arch: &'static str,
-    /// Whether code and host agree, and it assembles.
+    /// Whether code and host agree, and the code assembles.
     pub status: Status,
-    /// Registers a thread, from ptxas; the rest likewise.
+    /// Registers per thread, reported by ptxas, as are the following.
     pub registers: Option<u32>,
-    /// Shared memory of a block, in bytes.
+    /// Shared memory per block, in bytes.
     pub shared_bytes: usize,
-    /// Stack frame of a thread, in bytes.
+    /// Stack frame per thread, in bytes.
     pub stack: Option<u32>,
     /// Bytes spilled, stores and loads.
     pub spills: Option<u32>,
-    /// What is wrong.
+    /// The error.
     pub detail: Option<String>,
 }
 
-/// Compares the code of an operator's kernels with what the host launches, and assembles it if nobody has and `ptxas` is there.
+/// Compares the code of an operator's kernels with the launches of the host, and assembles it if that was not done yet and
+/// `ptxas` is present.
 pub fn kernels(info: &OpInfo, ptxas: Option<&Ptxas>) -> Result<Vec<KernelRow>> {
     let mut rows = Vec::new();
     for kernel in info.instances() {
@@ -68,7 +69,7 @@ fn check(info: &OpInfo, kernel: &Instance, image: &'static KernelImage, ptxas: O
     let mut row = row(info, kernel, image.arch.as_str());
     let ptx = image.ptx()?;
     let mut problems = mismatches(kernel, image, &ptx);
-    // Whoever compiled the kernel has assembled it, if that was possible there.
+    // The build that compiled the kernel has assembled it, if that was possible there.
     let assembled = match (image.resources(), ptxas.filter(|ptxas| ptxas.supports(image.arch))) {
         (Some(used), _) => Some(Ok(used.clone())),
         (None, Some(ptxas)) => Some(ptxas.assemble(&ptx, image.arch)),
@@ -90,7 +91,7 @@ fn check(info: &OpInfo, kernel: &Instance, image: &'static KernelImage, ptxas: O
     Ok(row)
 }
 
-/// Where the code differs from what the host's types say.
+/// The differences between the code and the host's types.
 fn mismatches(kernel: &Instance, image: &KernelImage, ptx: &str) -> Vec<String> {
     let mut problems: Vec<_> = kernels::check(kernel, image).err().iter().map(ToString::to_string).collect();
     if !ptx.contains(&format!(".entry {}(", image.symbol)) {

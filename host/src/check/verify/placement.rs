@@ -1,4 +1,4 @@
-//! Where a checked tensor lies inside its allocation: guard zones around it, padding between its rows, all poisoned.
+//! The placement of a checked tensor in its allocation: guard zones around it, padding between its rows, all poisoned.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
 
-/// Elements before and after the tensor that nobody may touch. A multiple of 256 bytes for every dtype.
+/// The number of guard elements before and after the tensor. A multiple of 256 bytes for every dtype.
 const GUARD: usize = 4096;
 
-/// Bytes that one thread goes through at a time. A multiple of every element's size.
+/// The number of bytes that a thread scans at a time. A multiple of every element's size.
 const BLOCK: usize = 1 << 20;
 
-/// What unwritten memory holds. An integer may rightly have any value, so that only two runs over different poison tell which
-/// elements of its tensor nobody has written.
+/// The contents of unwritten memory. Any integer may be a valid result, so only two runs over different poison tell which
+/// elements of a tensor were not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Poison {
     First,
@@ -41,21 +41,21 @@ impl Poison {
     }
 }
 
-/// A tensor's place in an allocation of [`elements`](Self::elements) elements.
+/// The position of a tensor in an allocation of [`elements`](Self::elements) elements.
 #[derive(Clone, Debug)]
 pub(super) struct Placement {
     dtype: DType,
     shape: Vec<usize>,
     strides: Vec<usize>,
     start: usize,
-    /// Elements that follow each other, how many such runs there are, and from the start of one to that of the next.
+    /// The length of a contiguous run of elements, the number of runs, and the distance between their starts.
     run: usize,
     runs: usize,
     pitch: usize,
 }
 
 impl Placement {
-    /// The place of a tensor like `meta`, arranged like that.
+    /// The placement of a tensor like `meta`, in this arrangement.
     pub(super) fn new(meta: &TensorMeta, arrangement: Arrangement) -> Self {
         let strides = arrangement.strides(&meta.shape);
         let distinct = arrangement.distinct(meta.shape.len());

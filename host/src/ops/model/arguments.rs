@@ -42,7 +42,7 @@ impl<'a> Arguments<'a> {
     /// The element type of a tensor that has not been taken yet.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if there is none of that name.
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if there is no tensor of that name.
     pub fn dtype(&self, name: &str) -> Result<DType> {
         let read = self.read.iter().find(|(n, _)| *n == name).map(|(_, view)| view.dtype());
         let written = || self.written.iter().find(|(n, _)| *n == name).map(|(_, view)| view.dtype());
@@ -57,7 +57,7 @@ impl<'a> Arguments<'a> {
     /// The tensor of that name as a view of `T`, which must match its dtype.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if there is none of that name, [`Error::DType`](crate::Error::DType) if it is of another type.
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if it is missing, [`Error::DType`](crate::Error::DType) if it has another type.
     pub fn input<T: Dtype>(&self, name: &str) -> Result<View<'a, T>> {
         self.optional_input(name)?.ok_or_else(|| self.missing(name))
     }
@@ -65,7 +65,7 @@ impl<'a> Arguments<'a> {
     /// [`input`](Self::input), or `None` if the caller omitted it.
     ///
     /// # Errors
-    /// [`Error::DType`](crate::Error::DType) if it is of another type.
+    /// [`Error::DType`](crate::Error::DType) if it has another type.
     pub fn optional_input<T: Dtype>(&self, name: &str) -> Result<Option<View<'a, T>>> {
         let found = self.read.iter().find(|(n, _)| *n == name);
         found.map(|(name, view)| view.typed(self.info.name, name)).transpose()

@@ -18,7 +18,7 @@ impl<'a> Tensors<'a> {
     /// The input of that name.
     ///
     /// # Errors
-    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if there is none of that name.
+    /// [`Error::InvalidParam`](crate::Error::InvalidParam) if there is no tensor of that name.
     pub fn get(&self, name: &str) -> Result<&'a HostTensor> {
         self.optional(name)
             .ok_or_else(|| self.info.param_error("inputs", format!("nothing called `{name}`"), "a tensor of that name"))

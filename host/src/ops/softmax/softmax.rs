@@ -57,7 +57,7 @@ pub fn softmax_into<'a, T: Float>(
 }
 
 /// [`softmax`] over the columns that `mask` lets a row see; the results of other columns are 0, whatever they contain. A row
-/// that sees no column gives zeros, and one that sees +∞ or NaN gives NaN in every visible column.
+/// that sees no column gives zeros, and one that sees +∞ or NaN is NaN throughout.
 ///
 /// # Errors
 /// Same as [`softmax`]; [`Error::Shape`](crate::Error::Shape) if the number of lengths does not divide the rows,

@@ -68,7 +68,7 @@ impl Tokens {
 
     /// How far a token's log-probability, and relatively a probability, may be off.
     pub(in crate::ops::loss) fn error(&self) -> f64 {
-        // As of cross_entropy: √classes·2⁻²⁴ of the sum, 2⁻²² of exponentials and the logarithm's argument, 2⁻²³ of exponents.
+        // As in cross_entropy: √classes·2⁻²⁴ of the sum, 2⁻²² of exponentials and the logarithm's argument, 2⁻²³ of exponents.
         3.0 * ((self.classes as f64).sqrt() * roundoff(DType::F32) + 8e-6)
     }
 

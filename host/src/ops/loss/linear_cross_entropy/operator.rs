@@ -229,7 +229,7 @@ impl Operator for LinearCrossEntropyOf {
         let [rows, d, classes] = case.dims(["rows", "d", "classes"])?;
         let is_sum = case.params.bool("sum")? || self.is(&BACKWARD);
         let softcap = case.params.f64("softcap")?;
-        // As of cross_entropy: √classes·2⁻²⁴ of the sum, 2⁻²² of exponentials and the logarithm's argument, 2⁻²³ of exponents, a cap's tanh.
+        // As in cross_entropy: √classes·2⁻²⁴ of the sum, 2⁻²² of exponentials and the logarithm's argument, 2⁻²³ of exponents, a cap's tanh.
         let statistics = (classes as f64).sqrt() * roundoff(DType::F32) + 8e-6 + softcap.min(8.0) * f64::powi(2.0, -21);
         // Whole numbers are exact logits; of normal values, up to six standard deviations are rounded.
         let (logits, greatest) = match case.class {

@@ -159,7 +159,7 @@ impl Operator for LinearEntropyOf {
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
         let [rows, d, classes] = case.dims(["rows", "d", "classes"])?;
         let temperature = case.params.f64("temperature")?;
-        // As of entropy: √classes·2⁻²⁴ of sums, 2⁻²² of exponentials, 2⁻²³ of exponents up to 16, at a low temperature of larger ones.
+        // As in entropy: √classes·2⁻²⁴ of sums, 2⁻²² of exponentials, 2⁻²³ of exponents up to 16, at a low temperature of larger ones.
         let statistics = ((classes as f64).sqrt() * roundoff(DType::F32) + 4e-6) * temperature.recip().max(1.0);
         // Whole numbers are exact logits; of normal values, up to six standard deviations are rounded.
         let (logits, greatest, largest) = match case.class {
