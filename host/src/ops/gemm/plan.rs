@@ -40,7 +40,7 @@ fn letter(layout: &OperandLayout) -> char {
 
 /// The fixed cost of a tile, expressed in columns.
 ///
-/// By instruction count, a stage of n columns keeps the tensor cores busy for 4·n clocks, and shared memory, at 128 bytes per
+/// By count of operations and bytes, a stage of n columns keeps the tensor cores busy for 4·n clocks, and shared memory, at 128 bytes per
 /// clock, for 3·n + 256: 16 KiB and n·128 bytes come in, and each of two warpgroups reads 8 KiB and n·128 bytes. Below 256
 /// columns the latter is longer, and it equals 3·(n + 85). For the products that `warpsmith tune` timed on an H100 and an H200
 /// (squares from 512 to 4096 and the production shapes), any value from 64 to 128 gives the best choices on both: with 32, five
