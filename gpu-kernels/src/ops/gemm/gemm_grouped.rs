@@ -13,8 +13,8 @@
 //! As [`gemm`](super::gemm), but the tiles are those of each group in turn, so that no tile has rows of two groups: a
 //! walk over the groups counts their tiles until it reaches its own. On Hopper a cluster continues from its previous
 //! position. Where a group ends in no more rows than one block takes, the blocks of a pair take these rows by adjacent
-//! columns; a consumer without rows multiplies nothing. Elsewhere the grid has a block for every possible tile, ⌈m/128⌉
-//! + groups down, and blocks without a tile write the zeros, as the producers' idle warps do on Hopper.
+//! columns; a consumer without rows multiplies nothing. Elsewhere the grid has a block for every possible tile,
+//! ⌈m/128⌉ + groups down, and blocks without a tile write the zeros, as the producers' idle warps do on Hopper.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm).

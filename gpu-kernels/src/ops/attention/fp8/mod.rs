@@ -13,14 +13,14 @@
 //!
 //! wgmma takes 8-bit operands only if they are contiguous along k: queries and keys along d, as they are stored, but
 //! weights and values along the keys. A separate kernel, [`prepare`], therefore first writes Vᵀ to memory. It also
-//! permutes keys, which removes the other obstacle: of 16 keys, a lane's accumulators are at 2t, 2t + 1, 2t + 8 and 2t
-//! + 9, but operand A requires four neighbours. The order of a sum over keys is free: with Vᵀ's columns in the order 0
-//! 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15 the weights are already in place, and no data moves between lanes.
+//! permutes keys, which removes the other obstacle: of 16 keys, a lane's accumulators are at 2t, 2t + 1, 2t + 8 and
+//! 2t + 9, but operand A requires four neighbours. The order of a sum over keys is free: with Vᵀ's columns in the order
+//! 0 1 8 9, 2 3 10 11, 4 5 12 13, 6 7 14 15 the weights are already in place, and no data moves between lanes.
 //!
 //! # Mapping
 //! [`simple`]: one warp per query, any layout, on every GPU: the readable kernel, and the one for what the other does
-//! not take. [`hopper`]: as [`attention`](super::forward::hopper)'s kernel, pairs of blocks, a producer and two (d =
-//! 128) or three consumers of 64 queries. [`prepare`]: a block of 128 threads 16 KiB of V, which it transposes in
+//! not take. [`hopper`]: as [`attention`](super::forward::hopper)'s kernel, pairs of blocks, a producer and two (d = 128)
+//! or three consumers of 64 queries. [`prepare`]: a block of 128 threads 16 KiB of V, which it transposes in
 //! registers, words of four bytes at a time, and writes in rows of 128 bytes and more.
 //!
 //! # Shared memory
