@@ -74,8 +74,8 @@ pub(in crate::ops::attention) struct Queries {
     first: i32,
 }
 
-/// How the blocks of a pair load tiles: each loads half of every tile for both, or all of its own tiles. A stage loaded
-/// for one block only is not multicast.
+/// How the blocks of a pair load tiles: each loads half of every tile for both, or all of its own tiles. Blocks that
+/// have separated do not share tiles again: a block alone does not wait until the other is done with a stage.
 #[derive(Clone, Copy)]
 pub(in crate::ops::attention) struct Share {
     alone: bool,
