@@ -89,7 +89,7 @@ def attention_decode(t, name):
         p, lse[b] = weights_of(scores.masked_fill(ahead(new, n) > 0, float("-inf")), None)
         o[b] = (p @ values).transpose(0, 1)
     caches = {"k_cache": k, "v_cache": v}
-    given = {"q": q, "lengths": lengths}
+    given = {"q": q, "lengths_after" if append else "lengths": lengths}
     wants = {"o": Want(o, (EPS[t] + 4e-6) * v.abs().max().item()), "lse": Want(lse, 2e-5)}
     if append:
         at = torch.stack([torch.arange(n - new, n) for n in lengths.tolist()])

@@ -86,15 +86,14 @@ def qk_norm_rope(t, name):
 def append_kv(t):
     batch, new, heads, d, most = random.randint(1, 4), random.randint(1, 5), random.randint(1, 4), size(200), random.randint(6, 40)
     k, v, kc, vc = (rand(t, batch, n, heads, d) for n in (new, new, most, most))
-    # The keys that are there before.
-    lengths = ints(0, most - new + 1, batch)
+    lengths_before = ints(0, most - new + 1, batch)
     wants = {}
     for name, cache, x in (("k_cache", kc, k), ("v_cache", vc, v)):
         full = cache.to(WIDE).clone()
-        for b, at in enumerate(lengths.tolist()):
+        for b, at in enumerate(lengths_before.tolist()):
             full[b, at : at + new] = x[b].to(WIDE)
         wants[name] = Want(full, exact=True)
-    return {"k": k, "v": v, "lengths": lengths, "k_cache": kc, "v_cache": vc}, {}, wants
+    return {"k": k, "v": v, "lengths_before": lengths_before, "k_cache": kc, "v_cache": vc}, {}, wants
 
 
 @op("transpose", types=(*FLOATS, torch.int8, torch.int64))

@@ -15,7 +15,7 @@ impl Model {
     ) -> Result<Tensor<bf16>> {
         let stream = &self.stream;
         let positions = Tensor::from_slice(stream, [1], &[position as i32])?;
-        let lengths = Tensor::from_slice(stream, [1], &[position as i32 + 1])?;
+        let lengths_after = Tensor::from_slice(stream, [1], &[position as i32 + 1])?;
         let mut x = ops::embedding(stream, id, self.matrix(&self.embedding)?)?;
         for (layer, [keys, values]) in self.layers.iter().zip(caches) {
             let (_, projected) = self.project(layer, &x, &positions)?;
@@ -23,8 +23,12 @@ impl Model {
                 projected.view().strided(first * HEAD, [1, 1, heads, HEAD], &[PROJECTED, PROJECTED, HEAD, 1])
             };
             let (q, k, v) = (part(0, HEADS)?, part(HEADS, KV_HEADS)?, part(HEADS + KV_HEADS, KV_HEADS)?);
-            let cache =
-                KvCacheMut { k: keys.view_mut(), v: values.view_mut(), lengths: lengths.view(), page_table: None };
+            let cache = KvCacheMut {
+                k: keys.view_mut(),
+                v: values.view_mut(),
+                lengths_after: lengths_after.view(),
+                page_table: None,
+            };
             let attended = ops::attention_decode_append(stream, q, k, v, cache, &Decoding::default())?;
             let attended = attended.reshape([1, HEADS * HEAD])?;
             let epilogue = Epilogue::new().residual(&x);

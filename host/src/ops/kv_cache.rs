@@ -16,18 +16,18 @@ pub(super) struct CacheShape {
 }
 
 impl CacheShape {
-    /// Checks `[k_cache, v_cache]`, which must hold vectors of `d` elements for this number of heads, and lengths and pages for
-    /// the batch.
+    /// Checks `[k_cache, v_cache]`, which must hold vectors of `d` elements for this number of heads, and lengths, under the
+    /// operator's name for them, and pages for the batch.
     pub(super) fn check<T>(
         info: &OpInfo,
         [batch, heads, d]: [usize; 3],
         caches: [View<'_, T>; 2],
-        lengths: View<'_, i32>,
+        (lengths_name, lengths): (&'static str, View<'_, i32>),
         page_table: Option<View<'_, i32>>,
     ) -> Result<Self> {
         let op = info.name;
-        lengths.require_shape(op, "lengths", &[batch])?;
-        lengths.require_contiguous(op, "lengths")?;
+        lengths.require_shape(op, lengths_name, &[batch])?;
+        lengths.require_contiguous(op, lengths_name)?;
         let [rows, page_size, _, _]: [usize; 4] = caches[0].dims(op, "k_cache")?;
         let (pages, max_pages) = match &page_table {
             Some(table) => {
@@ -46,9 +46,9 @@ impl CacheShape {
     }
 
     /// The same for tensors of which only the dtypes and shapes are known, with their scales if they have any.
-    pub(super) fn check_metas(inputs: &Metas<'_>, [batch, heads, d]: [usize; 3]) -> Result<Self> {
+    pub(super) fn check_metas(inputs: &Metas<'_>, [batch, heads, d]: [usize; 3], lengths: &str) -> Result<Self> {
         let k_cache = inputs.get("k_cache")?;
-        inputs.get("lengths")?.has_shape(&[batch])?;
+        inputs.get(lengths)?.has_shape(&[batch])?;
         let [rows, page_size, _, _] = k_cache.dims()?;
         let (pages, max_pages) = match inputs.optional("page_table") {
             Some(table) => {

@@ -1,7 +1,7 @@
 //! Appends new keys and values to a cache: one contiguous cache per sequence, or pages that tables point to.
 //!
 //! # Math
-//! cache[page, position mod page_size] = new[b, n] with position = lengths\[b\] + n and page = table[b, ⌊position / page_size⌋], for keys
+//! cache[page, position mod page_size] = new[b, n] with position = lengths_before\[b\] + n and page = table[b, ⌊position / page_size⌋], for keys
 //! and for values. A contiguous cache is one page a sequence, found without a table.
 //!
 //! # Layout
@@ -38,7 +38,7 @@ use crate::div_rem;
 ///
 /// # Safety
 /// `k` and `v` are valid for reads of these runs, `k_cache` and `v_cache` for writes of `page_count` pages of `page_size` tokens, at their
-/// strides; `lengths` for reads of a value a sequence, `pages`, if not null, of `max_pages`. No size is 0, and packs of 16 bytes are
+/// strides; `lengths_before` for reads of a value a sequence, `pages`, if not null, of `max_pages`. No size is 0, and packs of 16 bytes are
 /// aligned.
 #[kernel(dtypes(W: u16, u32), values(V: 1, 4), where(V == 1 || W == u32), block = BLOCK, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
@@ -47,7 +47,7 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
     v: *const W,
     k_cache: *mut W,
     v_cache: *mut W,
-    lengths: *const i32,
+    lengths_before: *const i32,
     pages: *const i32,
     runs: u32,
     width: u32,
@@ -79,7 +79,7 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
         // Places are looked up while the loads of the new data are in flight.
         |_, pack, (words, [sequence, token, head])| {
             let sizes = [page_size, page_count, max_pages];
-            if let Some([page, place]) = place_of(sequence, token, lengths, pages, sizes) {
+            if let Some([page, place]) = place_of(sequence, token, lengths_before, pages, sizes) {
                 store(words, cache.add(at([page, place, head], [page_stride, place_stride, head_stride], pack)));
             }
         },
@@ -94,11 +94,11 @@ pub unsafe fn append_kv<W: Copy, const V: usize>(
 pub(super) unsafe fn place_of(
     sequence: u32,
     token: u32,
-    lengths: *const i32,
+    lengths_before: *const i32,
     pages: *const i32,
     [page_size, page_count, max_pages]: [u32; 3],
 ) -> Option<[u32; 2]> {
-    let length = *lengths.add(sequence as usize);
+    let length = *lengths_before.add(sequence as usize);
     // Below 2³², unless the length is one of those that are rejected.
     let position = (length as u32).wrapping_add(token);
     if pages.is_null() {

@@ -113,7 +113,7 @@ impl Quantized for f8e4m3 {
 /// Writes every vector that has a place, and its scale; without `pages` a sequence's page is its number.
 ///
 /// # Safety
-/// The tensors are valid at their strides for these sizes, none of which but d is 0: `k` and `v` for reads, caches and scales for writes, `lengths` for
+/// The tensors are valid at their strides for these sizes, none of which but d is 0: `k` and `v` for reads, caches and scales for writes, `lengths_before` for
 /// reads of a value a sequence, `pages`, if not null, of `max_pages`; packs, where they are allowed, are aligned and divide d.
 #[kernel(dtypes(T: float, Q: i8, f8e4m3), block = BLOCK, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
@@ -124,7 +124,7 @@ pub unsafe fn append_kv_quantized<T: Element, Q: Quantized>(
     v_cache: *mut Q,
     k_scales: *mut f32,
     v_scales: *mut f32,
-    lengths: *const i32,
+    lengths_before: *const i32,
     pages: *const i32,
     sizes: Sizes,
 ) {
@@ -139,7 +139,7 @@ pub unsafe fn append_kv_quantized<T: Element, Q: Quantized>(
     let from = [k.add(at([sequence, token, head], sizes.new[0])), v.add(at([sequence, token, head], sizes.new[1]))];
     // Called once the loads of the new data are in flight.
     let places = || {
-        let place = place_of(sequence, token, lengths, pages, sizes.pages).filter(|_| inside);
+        let place = place_of(sequence, token, lengths_before, pages, sizes.pages).filter(|_| inside);
         place.map(|[page, place]| {
             let index = [page, place, head];
             let caches = [k_cache.add(at(index, sizes.caches[0])), v_cache.add(at(index, sizes.caches[1]))];

@@ -14,11 +14,11 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::view::{View, ViewMut};
 
-/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, to the positions from lengths\[b\] on of `k_cache` and
+/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, to the positions from lengths_before\[b\] on of `k_cache` and
 /// `v_cache`, `[batch, max_len, kv_heads, d]`.
 ///
-/// `lengths` counts the keys of each sequence without the new ones, and is not changed. The lengths of
-/// [`attention_decode`](fn@crate::ops::attention_decode) and
+/// `lengths_before` counts the keys of each sequence without the new ones, and is not changed. The lengths of
+/// [`attention_decode`](fn@crate::ops::attention_decode) and the `lengths_after` of
 /// [`attention_decode_append`](fn@crate::ops::attention_decode_append) include the new ones. Tokens without a position in the
 /// cache are not written: all tokens of a sequence with a negative length, and tokens at max_len and beyond. The last
 /// dimensions are contiguous, the others may have any strides. The work is queued on `stream`.
@@ -35,10 +35,10 @@ use crate::runtime::view::{View, ViewMut};
 /// # fn main() -> warpsmith::Result<()> {
 /// let stream = Device::open()?.stream()?;
 /// let new = Tensor::from_slice(&stream, [2, 1, 1, 1], &[1.0f32, 2.0])?;
-/// let lengths = Tensor::from_slice(&stream, [2], &[0, 2])?;
+/// let lengths_before = Tensor::from_slice(&stream, [2], &[0, 2])?;
 /// let mut k_cache = Tensor::zeros(&stream, [2, 3, 1, 1])?;
 /// let mut v_cache = Tensor::zeros(&stream, [2, 3, 1, 1])?;
-/// ops::append_kv(&stream, &new, &new, &lengths, &mut k_cache, &mut v_cache)?;
+/// ops::append_kv(&stream, &new, &new, &lengths_before, &mut k_cache, &mut v_cache)?;
 /// assert_eq!(k_cache.to_vec(&stream)?, [1.0, 0.0, 0.0, 0.0, 0.0, 2.0]);
 /// # Ok(())
 /// # }
@@ -47,18 +47,18 @@ pub fn append_kv<'a, T: Float>(
     stream: &Stream,
     k: impl Into<View<'a, T>>,
     v: impl Into<View<'a, T>>,
-    lengths: impl Into<View<'a, i32>>,
+    lengths_before: impl Into<View<'a, i32>>,
     k_cache: impl Into<ViewMut<'a, T>>,
     v_cache: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let caches = [k_cache.into(), v_cache.into()];
-    append(&CONTIGUOUS, stream, [k.into(), v.into()], lengths.into(), None, caches)
+    append(&CONTIGUOUS, stream, [k.into(), v.into()], lengths_before.into(), None, caches)
 }
 
 /// [`append_kv`] for a paged cache: `k_cache` and `v_cache` are `[pages, page_size, kv_heads, d]`, and `page_table`,
 /// `[batch, max_pages]`, names the page that holds the positions from i · page_size on of each sequence.
 ///
-/// `lengths` counts the keys of each sequence without the new ones, and is not changed.
+/// `lengths_before` counts the keys of each sequence without the new ones, and is not changed.
 ///
 /// Tokens without a position in the cache are not written: those that [`append_kv`] omits, and those whose page lies beyond the
 /// table, or whose page number is negative or not a page of the cache. No two sequences may write to the same page; otherwise a
@@ -72,13 +72,13 @@ pub fn append_kv_paged<'a, T: Float>(
     stream: &Stream,
     k: impl Into<View<'a, T>>,
     v: impl Into<View<'a, T>>,
-    lengths: impl Into<View<'a, i32>>,
+    lengths_before: impl Into<View<'a, i32>>,
     page_table: impl Into<View<'a, i32>>,
     k_cache: impl Into<ViewMut<'a, T>>,
     v_cache: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let caches = [k_cache.into(), v_cache.into()];
-    append(&PAGED, stream, [k.into(), v.into()], lengths.into(), Some(page_table.into()), caches)
+    append(&PAGED, stream, [k.into(), v.into()], lengths_before.into(), Some(page_table.into()), caches)
 }
 
 /// Checks that new keys and values match each other and the cache.
@@ -86,7 +86,7 @@ pub(super) fn check<T, C>(
     info: &OpInfo,
     [k, v]: [View<'_, T>; 2],
     caches: [View<'_, C>; 2],
-    lengths: View<'_, i32>,
+    lengths_before: View<'_, i32>,
     page_table: Option<View<'_, i32>>,
 ) -> Result<CacheShape> {
     let op = info.name;
@@ -94,7 +94,7 @@ pub(super) fn check<T, C>(
     v.require_shape(op, "v", k.shape())?;
     k.require_inner_contiguous(op, "k")?;
     v.require_inner_contiguous(op, "v")?;
-    CacheShape::check(info, [batch, heads, d], caches, lengths, page_table)
+    CacheShape::check(info, [batch, heads, d], caches, (LENGTHS_BEFORE.name, lengths_before), page_table)
 }
 
 /// The number of vectors of `k` to be written: none if the cache has no positions.
@@ -142,7 +142,7 @@ fn append<T: Float>(
     info: &'static OpInfo,
     stream: &Stream,
     new @ [k, v]: [View<'_, T>; 2],
-    lengths: View<'_, i32>,
+    lengths_before: View<'_, i32>,
     page_table: Option<View<'_, i32>>,
     caches: [ViewMut<'_, T>; 2],
 ) -> Result<()> {
@@ -152,18 +152,18 @@ fn append<T: Float>(
         &[
             ("k", &k),
             ("v", &v),
-            ("lengths", &lengths),
+            ("lengths_before", &lengths_before),
             ("page_table", &page_table),
             ("k_cache", k_cache),
             ("v_cache", v_cache),
         ],
     )?;
-    let cache = check(info, new, [k_cache.as_view(), v_cache.as_view()], lengths, page_table)?;
+    let cache = check(info, new, [k_cache.as_view(), v_cache.as_view()], lengths_before, page_table)?;
     let aligned = [k, v, k_cache.as_view(), v_cache.as_view()].iter().all(|x| x.rows_aligned(16));
     let runs = [vectors(k, cache), k.cols()];
     let Some(runs) = Runs::new(info, "k", runs, size_of::<T>(), aligned)? else { return Ok(()) };
     let sizes = Sizes::of(info, k, k_cache.as_view(), cache)?;
-    launch(stream, (runs, sizes), new, lengths, page_table, caches)
+    launch(stream, (runs, sizes), new, lengths_before, page_table, caches)
 }
 
 /// Launches a checked call: keys and values at once if they have the same layout, else one after the other.
@@ -171,7 +171,7 @@ fn launch<T: Float>(
     stream: &Stream,
     (runs, sizes): (Runs, Sizes),
     [k, v]: [View<'_, T>; 2],
-    lengths: View<'_, i32>,
+    lengths_before: View<'_, i32>,
     page_table: Option<View<'_, i32>>,
     [mut k_cache, mut v_cache]: [ViewMut<'_, T>; 2],
 ) -> Result<()> {
@@ -180,14 +180,14 @@ fn launch<T: Float>(
     let of_k = (strides(k.strides()), strides(k_cache.strides()));
     let of_v = (strides(v.strides()), strides(v_cache.strides()));
     let table = page_table.map_or(Ok(DevicePtr::null()), |table| table.ptr(stream))?;
-    let lengths = lengths.ptr(stream)?;
+    let lengths_before = lengths_before.ptr(stream)?;
     let [k, v] = [k.ptr(stream)?, v.ptr(stream)?];
     let [k_cache, v_cache] = [k_cache.ptr_mut(stream)?, v_cache.ptr_mut(stream)?];
     by_word!(runs, size_of::<T>(), [2: u16, 4: u32] => |W, V| {
         let launch = |[x, y]: [_; 2], [x_cache, y_cache]: [_; 2], strides: ([u64; 3], [u64; 3]), tensors: u32| {
             let ([sequence, token, head], [page, place, cache_head]) = strides;
             let args = (
-                x, y, x_cache, y_cache, lengths, table, runs.count, runs.width, tokens, heads, page_size, pages, max_pages,
+                x, y, x_cache, y_cache, lengths_before, table, runs.count, runs.width, tokens, heads, page_size, pages, max_pages,
                 sequence, token, head, page, place, cache_head,
             );
             let grid = Dim3::new(runs.grid.x, runs.grid.y, tensors);
@@ -216,15 +216,20 @@ pub static APPEND_KV: Append = Append { info: &CONTIGUOUS };
 /// [`append_kv_paged`] in the registry.
 pub static APPEND_KV_PAGED: Append = Append { info: &PAGED };
 
+/// The argument of every append.
+pub(super) const LENGTHS_BEFORE: ArgInfo =
+    ArgInfo::input("lengths_before", "[batch], contiguous: each sequence's keys without the new ones")
+        .of(&[DType::I32]);
+
 static CONTIGUOUS: OpInfo = OpInfo {
     name: "append_kv",
     bench_name: "cache.append_kv",
     summary: "new keys and values behind those in a contiguous cache",
-    math: "cache[b, lengths[b] + n] = new[b, n]",
+    math: "cache[b, lengths_before[b] + n] = new[b, n]",
     args: &[
         ArgInfo::input("k", "[batch, new, kv_heads, d], the last dimension contiguous"),
         ArgInfo::input("v", "the shape of k, the last dimension contiguous"),
-        ArgInfo::input("lengths", "[batch], contiguous: each sequence's keys without the new ones").of(&[DType::I32]),
+        LENGTHS_BEFORE,
         ArgInfo::in_out("k_cache", "[batch, max_len, kv_heads, d], the last dimension contiguous"),
         ArgInfo::in_out("v_cache", "the shape of k_cache, the last dimension contiguous"),
     ],
@@ -238,11 +243,11 @@ static PAGED: OpInfo = OpInfo {
     name: "append_kv_paged",
     bench_name: "cache.append_kv_paged",
     summary: "new keys and values behind those in a paged cache",
-    math: "cache[table[b, p / page_size], p mod page_size] = new[b, n], p = lengths[b] + n",
+    math: "cache[table[b, p / page_size], p mod page_size] = new[b, n], p = lengths_before[b] + n",
     args: &[
         ArgInfo::input("k", "[batch, new, kv_heads, d], the last dimension contiguous"),
         ArgInfo::input("v", "the shape of k, the last dimension contiguous"),
-        ArgInfo::input("lengths", "[batch], contiguous: each sequence's keys without the new ones").of(&[DType::I32]),
+        LENGTHS_BEFORE,
         ArgInfo::input("page_table", "[batch, max_pages], contiguous").of(&[DType::I32]),
         ArgInfo::in_out("k_cache", "[pages, page_size, kv_heads, d], the last dimension contiguous"),
         ArgInfo::in_out("v_cache", "the shape of k_cache, the last dimension contiguous"),
@@ -298,7 +303,8 @@ impl Operator for Append {
                 Case::odd(info, dtype, dims(3, 4, 2, 13, 5)),
                 pads(Case::odd(info, dtype, dims(2, 4, 2, 16, 7))),
                 Case::tiny(info, dtype, dims(1, 1, 1, 1, 1)),
-                Case::boundary(info, dtype, dims(40, 2, 1, 16, 9)).values("lengths", Values::Hostile { bound: 9 }),
+                Case::boundary(info, dtype, dims(40, 2, 1, 16, 9))
+                    .values("lengths_before", Values::Hostile { bound: 9 }),
                 Case::boundary(info, dtype, dims(2, 2, 1, 16, 9)).arrange("v", Arrangement::DENSE.order(&[1, 0, 2, 3])),
                 Case::boundary(info, dtype, dims(2, 2, 1, 16, 9)).arrange("v_cache", Arrangement::DENSE.offset(1)),
                 Case::empty(info, dtype, dims(2, 0, 1, 8, 4)),
@@ -309,7 +315,7 @@ impl Operator for Append {
                 let hostile = Values::Hostile { bound: 3 };
                 for length in [0.0, 5.0, 11.0] {
                     let case = Case::boundary(info, dtype, dims(1, 8, 2, 16, 8)).values("page_table", hostile);
-                    let mut case = case.values("lengths", Values::Constant(length));
+                    let mut case = case.values("lengths_before", Values::Constant(length));
                     case.name = format!("{} {length}", case.name);
                     cases.push(case);
                 }
@@ -325,7 +331,7 @@ impl Operator for Append {
         let mut specs = vec![
             InputSpec::normal("k", case.dtype, [batch, new, heads, d]),
             InputSpec::normal("v", case.dtype, [batch, new, heads, d]),
-            InputSpec::new("lengths", DType::I32, [batch], lengths),
+            InputSpec::new("lengths_before", DType::I32, [batch], lengths),
         ];
         if self.is_paged() {
             specs.push(InputSpec::new("page_table", DType::I32, [batch, MAX_PAGES], Values::Permutation));
@@ -338,15 +344,15 @@ impl Operator for Append {
         let k = inputs.get("k")?;
         let [batch, _, heads, d] = k.dims()?;
         inputs.get("v")?.has_shape(k.shape())?;
-        CacheShape::check_metas(inputs, [batch, heads, d])?;
+        CacheShape::check_metas(inputs, [batch, heads, d], LENGTHS_BEFORE.name)?;
         Ok(Vec::new())
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
         dispatch!(self.info, args.dtype("k")?, float => |T| {
             let table = if self.is_paged() { Some(args.input("page_table")?) } else { None };
-            let (new, lengths) = ([args.input("k")?, args.input("v")?], args.input("lengths")?);
-            append::<T>(self.info, stream, new, lengths, table, [args.output("k_cache")?, args.output("v_cache")?])
+            let (new, lengths_before) = ([args.input("k")?, args.input("v")?], args.input("lengths_before")?);
+            append::<T>(self.info, stream, new, lengths_before, table, [args.output("k_cache")?, args.output("v_cache")?])
         })
     }
 
@@ -377,7 +383,7 @@ impl Operator for Append {
 pub(super) fn tokens_of(inputs: &Tensors<'_>, [tokens, pages, size]: [usize; 3]) -> Result<HashMap<usize, usize>> {
     let table = inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64()));
     let mut tokens_of = HashMap::new();
-    for (b, length) in inputs.get("lengths")?.to_f64().into_iter().enumerate() {
+    for (b, length) in inputs.get("lengths_before")?.to_f64().into_iter().enumerate() {
         for n in 0..tokens {
             let position = length + n as f64;
             let logical = (position / size as f64).floor();

@@ -3,7 +3,7 @@
 use cuda_std::launch::DevicePtr;
 use gpu_kernels::ops::layout::append_kv_quantized as gk;
 
-use super::append_kv::{self, MAX_PAGES, Sizes, lengths, tokens_of};
+use super::append_kv::{self, LENGTHS_BEFORE, MAX_PAGES, Sizes, lengths, tokens_of};
 use crate::dispatch;
 use crate::f8e4m3;
 use crate::ops::elementwise::grid;
@@ -19,7 +19,7 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// `k` and `v` are `[batch, max_len, kv_heads, d]` or, with a page table, `[batch, max_pages]`,
 /// `[pages, page_size, kv_heads, d]`. Their scales have the same shape without d, with any strides. The last dimension of `k`
-/// and `v` is contiguous, the others may have any strides; `lengths`, `[batch]`, and the page table are contiguous.
+/// and `v` is contiguous, the others may have any strides; `lengths_before`, `[batch]`, and the page table are contiguous.
 #[derive(Debug)]
 pub struct QuantizedCacheMut<'a, Q> {
     /// Keys.
@@ -29,7 +29,7 @@ pub struct QuantizedCacheMut<'a, Q> {
     /// The scales of keys and of values, by which elements are multiplied.
     pub scales: [ViewMut<'a, f32>; 2],
     /// The number of keys of each sequence without the new ones.
-    pub lengths: View<'a, i32>,
+    pub lengths_before: View<'a, i32>,
     /// The page table of a paged cache.
     pub page_table: Option<View<'a, i32>>,
 }
@@ -40,10 +40,10 @@ pub trait QuantizedElement: Dtype + gk::AppendKvQuantizedQDtype {}
 impl QuantizedElement for i8 {}
 impl QuantizedElement for f8e4m3 {}
 
-/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, in 8 bits to the positions from lengths\[b\] on of `cache`, with a scale
+/// Writes `k` and `v`, `[batch, new, kv_heads, d]`, in 8 bits to the positions from lengths_before\[b\] on of `cache`, with a scale
 /// for each token and head: for `i8` scale = max |x| / 127 and q = ⌊x / scale⌉, for [`struct@f8e4m3`] the same with 448.
 ///
-/// `lengths` counts the keys of each sequence without the new ones, and is not changed. The lengths
+/// `lengths_before` counts the keys of each sequence without the new ones, and is not changed. The lengths
 /// of [`attention_decode`](fn@crate::ops::attention_decode) include the new ones.
 ///
 /// Arithmetic is in f32, rounded to nearest, ties to even. A scale is at least the smallest normal number, which is the scale
@@ -53,7 +53,7 @@ impl QuantizedElement for f8e4m3 {}
 /// contiguous. The work is queued on `stream`; [`attention_decode`](fn@crate::ops::attention_decode) reads the resulting cache.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if a last dimension, the lengths or
+/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if a last dimension, `lengths_before` or
 /// the page table are not contiguous, [`Error::TooLarge`](crate::Error::TooLarge) if a size is 2³² or more.
 ///
 /// # Example
@@ -62,14 +62,14 @@ impl QuantizedElement for f8e4m3 {}
 /// # fn main() -> warpsmith::Result<()> {
 /// let stream = Device::open()?.stream()?;
 /// let new = Tensor::from_slice(&stream, [1, 1, 1, 2], &[254.0f32, -100.0])?;
-/// let lengths = Tensor::from_slice(&stream, [1], &[1])?;
+/// let lengths_before = Tensor::from_slice(&stream, [1], &[1])?;
 /// let [mut k, mut v] = [Tensor::<i8>::zeros(&stream, [1, 3, 1, 2])?, Tensor::zeros(&stream, [1, 3, 1, 2])?];
 /// let [mut of_k, mut of_v] = [Tensor::zeros(&stream, [1, 3, 1])?, Tensor::zeros(&stream, [1, 3, 1])?];
 /// let cache = QuantizedCacheMut {
 ///     k: k.view_mut(),
 ///     v: v.view_mut(),
 ///     scales: [of_k.view_mut(), of_v.view_mut()],
-///     lengths: lengths.view(),
+///     lengths_before: lengths_before.view(),
 ///     page_table: None,
 /// };
 /// ops::append_kv_quantized(&stream, &new, &new, cache)?;
@@ -85,13 +85,13 @@ pub fn append_kv_quantized<'a, T: Float, Q: QuantizedElement>(
     cache: QuantizedCacheMut<'_, Q>,
 ) -> Result<()> {
     let (k, v): (View<'a, T>, View<'a, T>) = (k.into(), v.into());
-    let QuantizedCacheMut { k: k_cache, v: v_cache, scales: [k_scales, v_scales], lengths, page_table } = &cache;
+    let QuantizedCacheMut { k: k_cache, v: v_cache, scales: [k_scales, v_scales], lengths_before, page_table } = &cache;
     stream.require_devices(
         INFO.name,
         &[
             ("k", &k),
             ("v", &v),
-            ("lengths", lengths),
+            ("lengths_before", lengths_before),
             ("page_table", page_table),
             ("k_cache", k_cache),
             ("v_cache", v_cache),
@@ -99,7 +99,7 @@ pub fn append_kv_quantized<'a, T: Float, Q: QuantizedElement>(
             ("v_scales", v_scales),
         ],
     )?;
-    let shape = append_kv::check(&INFO, [k, v], [k_cache.as_view(), v_cache.as_view()], *lengths, *page_table)?;
+    let shape = append_kv::check(&INFO, [k, v], [k_cache.as_view(), v_cache.as_view()], *lengths_before, *page_table)?;
     shape.require_scales(&INFO, [k_scales.as_view(), v_scales.as_view()])?;
     let vectors = append_kv::vectors(k, shape);
     let Some(blocks) = grid(&INFO, "k", vectors, gk::VECTORS as usize)? else { return Ok(()) };
@@ -138,7 +138,7 @@ fn launch<T: Float, Q: QuantizedElement>(
     cache: QuantizedCacheMut<'_, Q>,
     sizes: gk::Sizes,
 ) -> Result<()> {
-    let QuantizedCacheMut { k: mut k_cache, v: mut v_cache, scales, lengths, page_table } = cache;
+    let QuantizedCacheMut { k: mut k_cache, v: mut v_cache, scales, lengths_before, page_table } = cache;
     let [mut k_scales, mut v_scales] = scales;
     let args = (
         k.ptr(stream)?,
@@ -147,7 +147,7 @@ fn launch<T: Float, Q: QuantizedElement>(
         v_cache.ptr_mut(stream)?,
         k_scales.ptr_mut(stream)?,
         v_scales.ptr_mut(stream)?,
-        lengths.ptr(stream)?,
+        lengths_before.ptr(stream)?,
         page_table.map_or(Ok(DevicePtr::null()), |table| table.ptr(stream))?,
         sizes,
     );
@@ -166,11 +166,11 @@ static INFO: OpInfo = OpInfo {
     name: "append_kv_quantized",
     bench_name: "cache.append_kv_quantized",
     summary: "new keys and values in 8 bits behind those in a cache, contiguous or paged",
-    math: "cache[page, p mod page_size] = ⌊new[b, n] / scale⌉, scale = max |new[b, n]| / 127 or 448, page = b or table[b, p / page_size], p = lengths[b] + n",
+    math: "cache[page, p mod page_size] = ⌊new[b, n] / scale⌉, scale = max |new[b, n]| / 127 or 448, page = b or table[b, p / page_size], p = lengths_before[b] + n",
     args: &[
         ArgInfo::input("k", "[batch, new, kv_heads, d], the last dimension contiguous"),
         ArgInfo::input("v", "the shape of k, the last dimension contiguous"),
-        ArgInfo::input("lengths", "[batch], contiguous: each sequence's keys without the new ones").of(&[DType::I32]),
+        LENGTHS_BEFORE,
         ArgInfo::input("page_table", "[batch, max_pages], contiguous").of(&[DType::I32]).optional(),
         ArgInfo::in_out("k_cache", "[batch, max_len, kv_heads, d] or [pages, page_size, kv_heads, d], d contiguous")
             .of(CACHES),
@@ -226,7 +226,7 @@ impl Operator for AppendKvQuantized {
                     pads(odd(dims(2, 4, 2, 16, 7, MAX_PAGES))),
                     with(Case::tiny(&INFO, dtype, dims(1, 1, 1, 1, 1, 1))),
                     with(Case::tiny(&INFO, dtype, dims(1, 2, 1, 8, 3, 1))).fill(Values::Constant(0.0)),
-                    boundary(dims(40, 2, 1, 16, 9, 1)).values("lengths", Values::Hostile { bound: 9 }),
+                    boundary(dims(40, 2, 1, 16, 9, 1)).values("lengths_before", Values::Hostile { bound: 9 }),
                     boundary(dims(9, 2, 1, 3, 9, 1)).values("k", Values::Specials).values("v", Values::Specials),
                     boundary(dims(2, 3, 1, 16, 9, 1)).values("k", Values::Normal { std: TINY }),
                     boundary(dims(2, 2, 1, 16, 9, 1)).arrange("v", Arrangement::DENSE.order(&[1, 0, 2, 3])),
@@ -239,7 +239,7 @@ impl Operator for AppendKvQuantized {
                 for length in [0.0, 11.0] {
                     let hostile = Values::Hostile { bound: MAX_PAGES as i64 };
                     let case = boundary(dims(1, 8, 2, 16, 8, MAX_PAGES)).values("page_table", hostile);
-                    let mut case = case.values("lengths", Values::Constant(length));
+                    let mut case = case.values("lengths_before", Values::Constant(length));
                     case.name = format!("{} {length}", case.name);
                     cases.push(case);
                 }
@@ -256,7 +256,7 @@ impl Operator for AppendKvQuantized {
         let mut specs = vec![
             InputSpec::normal("k", case.dtype, [batch, new, heads, d]),
             InputSpec::normal("v", case.dtype, [batch, new, heads, d]),
-            InputSpec::new("lengths", DType::I32, [batch], lengths),
+            InputSpec::new("lengths_before", DType::I32, [batch], lengths),
         ];
         if case.has("page_table") {
             specs.push(InputSpec::new("page_table", DType::I32, [batch, pages], Values::Permutation));
@@ -272,7 +272,7 @@ impl Operator for AppendKvQuantized {
         let k = inputs.get("k")?;
         let [batch, _, heads, d] = k.dims()?;
         inputs.get("v")?.has_shape(k.shape())?;
-        CacheShape::check_metas(inputs, [batch, heads, d])?;
+        CacheShape::check_metas(inputs, [batch, heads, d], LENGTHS_BEFORE.name)?;
         let wanted = cache_dtype(params)?;
         for name in ["k_cache", "v_cache"] {
             let found = inputs.get(name)?.dtype();
@@ -294,7 +294,7 @@ impl Operator for AppendKvQuantized {
                     k: args.output("k_cache")?,
                     v: args.output("v_cache")?,
                     scales: [args.output("k_scales")?, args.output("v_scales")?],
-                    lengths: args.input("lengths")?,
+                    lengths_before: args.input("lengths_before")?,
                     page_table: args.optional_input("page_table")?,
                 };
                 append_kv_quantized::<T, Q>(stream, args.input("k")?, args.input("v")?, cache)

@@ -28,7 +28,7 @@ unsafe fn read<U: Copy>(row: *const U, d: u32, widen: impl Fn(U) -> f32) -> [f32
 /// # Safety
 /// The tensors are valid at the strides of `problem` and `cache`, `k_scales` and `v_scales` where the cache has 8-bit elements, to which there is
 /// nothing new; `k_cache` and `v_cache` for writes as well if `k_new` is not null; `lse` for
-/// batch · heads · q_len values, `lengths` for one a sequence, `page_table`, if not null, for `max_pages` a sequence, and `sinks` for one a head. The grid has a block for
+/// batch · heads · q_len values, `lengths` (new tokens included) for one a sequence, `page_table`, if not null, for `max_pages` a sequence, and `sinks` for one a head. The grid has a block for
 /// every [`QUERIES`] queries, and no size is 0 but the capacity and d.
 #[kernel(
     dtypes(T: float, C: f32, f16, bf16, i8, f8e4m3), where(C == T || C == i8 || C == f8e4m3), block = QUERIES * 32, no_spills

@@ -308,7 +308,10 @@ impl<'a, T: Float, C: CacheElement<T>> Call<'a, T, C> {
         let [k_scales, v_scales] = self.tokens.scales().map_or([None; 2], |scales| scales.map(Some));
         let Self { q, lengths, page_table, sinks, o, lse, .. } = self;
         stream.require_devices(op, &[("q", q), ("k", &k), ("v", &v), ("k_cache", &k_cache), ("v_cache", &v_cache)])?;
-        stream.require_devices(op, &[("k_scales", &k_scales), ("v_scales", &v_scales), ("lengths", lengths)])?;
+        stream.require_devices(
+            op,
+            &[("k_scales", &k_scales), ("v_scales", &v_scales), (self.tokens.lengths_name(), lengths)],
+        )?;
         stream.require_devices(op, &[("page_table", page_table), ("sinks", sinks), ("o", o), ("lse", lse)])
     }
 

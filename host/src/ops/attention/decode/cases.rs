@@ -22,7 +22,7 @@ impl Decode {
         let case = |name: String, sizes, pages: usize, keys: usize| {
             let case = Case::production(self.info, name, DType::BF16, dims(sizes, pages));
             let case = case.only(if pages > 0 { &["page_table"] } else { &[] });
-            case.values("lengths", Values::Constant(keys as f64))
+            case.values(self.lengths(), Values::Constant(keys as f64))
         };
         let name = |b, keys, more: &str| format!("b={b} hq=32 hkv=8 ctx={keys} d=128{more} bf16");
         let mut cases: Vec<_> = [(16, 8192), (64, 4096), (1, 131_072)]
@@ -38,7 +38,7 @@ impl Decode {
                 let case = case.only(&["k_scales", "v_scales"]).param("cache", ParamValue::Choice(cache));
                 let order = Arrangement::DENSE.order(&[0, 2, 1]);
                 let case = case.arrange("k_scales", order).arrange("v_scales", order);
-                cases.push(case.values("lengths", Values::Constant(8192.0)));
+                cases.push(case.values(self.lengths(), Values::Constant(8192.0)));
             }
         }
         cases
@@ -50,7 +50,7 @@ impl Decode {
         let odd = |dtype, sizes| Case::odd(self.info, dtype, dims(sizes, 0)).only(&[]);
         let paged = |dtype, sizes, pages| Case::odd(self.info, dtype, dims(sizes, pages)).only(&["page_table"]);
         let sinks = |dtype, sizes| Case::odd(self.info, dtype, dims(sizes, 0)).only(&["sinks"]);
-        let length = |case: Case, keys: usize| case.values("lengths", Values::Constant(keys as f64));
+        let length = |case: Case, keys: usize| case.values(self.lengths(), Values::Constant(keys as f64));
         let tensors = &TENSORS[if self.appends() { 0 } else { 3 }..];
         let padded = |case: Case, unit: usize| {
             let rows = ["q"].iter().chain(tensors).zip(1..);
@@ -86,8 +86,8 @@ impl Decode {
             length(paged(f16, [1, 2, 1, 1, 128, 10], 40).param("splits", 3), 385),
             paged(f32, [2, 2, 1, 2, 12, 5], 3),
             // Invalid lengths and pages; fewer keys than queries; no keys.
-            odd(bf16, [9, 1, 1, 2, 64, 20]).values("lengths", Values::Hostile { bound: 21 }),
-            odd(f32, [9, 1, 1, 2, 8, 6]).values("lengths", Values::Hostile { bound: 7 }),
+            odd(bf16, [9, 1, 1, 2, 64, 20]).values(self.lengths(), Values::Hostile { bound: 21 }),
+            odd(f32, [9, 1, 1, 2, 8, 6]).values(self.lengths(), Values::Hostile { bound: 7 }),
             length(odd(f16, [1, 2, 1, 5, 64, 20]), 3),
             length(odd(f16, [2, 2, 1, 1, 64, 300]).param("splits", 2), 0),
             // Memory.
@@ -134,7 +134,7 @@ impl Decode {
     /// Caches of 8-bit elements.
     pub(super) fn quantized(&self) -> Vec<Case> {
         let (f16, bf16, f32) = (DType::F16, DType::BF16, DType::F32);
-        let length = |case: Case, keys: usize| case.values("lengths", Values::Constant(keys as f64));
+        let length = |case: Case, keys: usize| case.values(self.lengths(), Values::Constant(keys as f64));
         let mut cases = Vec::new();
         for cache in QUANTIZED {
             let with = |case: Case, tensors: &[&str]| case.only(tensors).param("cache", ParamValue::Choice(cache));
@@ -169,7 +169,7 @@ impl Decode {
                 odd(f16, [1, 2, 1, 1, 136, 20]),
                 odd(f32, [2, 4, 2, 3, 20, 30]),
                 // Invalid lengths and pages.
-                odd(bf16, [9, 1, 1, 2, 64, 20]).values("lengths", Values::Hostile { bound: 21 }),
+                odd(bf16, [9, 1, 1, 2, 64, 20]).values(self.lengths(), Values::Hostile { bound: 21 }),
                 length(paged(f16, [2, 2, 1, 2, 64, 8], 20).values("page_table", Values::Hostile { bound: 20 }), 155),
                 paged(bf16, [2, 4, 2, 2, 128, 10], 6),
                 // Scales that are NaN: of keys, and of values of which a query sees one.

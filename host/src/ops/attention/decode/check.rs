@@ -33,7 +33,13 @@ pub(super) fn tensors<T, C: Dtype>(
         return Err(info.shape_error("k_cache", k_cache.shape(), wanted));
     }
     q.require_inner_contiguous(op, "q")?;
-    let cache = CacheShape::check(info, [batch, kv_heads, d], [k_cache, v_cache], lengths, page_table)?;
+    let cache = CacheShape::check(
+        info,
+        [batch, kv_heads, d],
+        [k_cache, v_cache],
+        (tokens.lengths_name(), lengths),
+        page_table,
+    )?;
     let scales = tokens.scales();
     if scaled(C::DTYPE) != scales.is_some() {
         let found = if scales.is_some() { "scales" } else { "no scales" };

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::tokens::lengths_name;
 use crate::ops::attention::exact::{dot, logsumexp};
 use crate::ops::model::{Params, Tensors, reference};
 use crate::runtime::error::Result;
@@ -29,12 +30,13 @@ impl<'a> Exact<'a> {
         let scale = f64::from(params.f32("scale")?);
         let numbers = |name| inputs.optional(name).map(HostTensor::to_f64);
         let d = q.shape()[3].max(1) as f64;
+        let new = inputs.optional("k").zip(inputs.optional("v")).map(|(k, v)| [k, v]);
         Ok(Self {
             q,
             caches: [inputs.get("k_cache")?, inputs.get("v_cache")?],
             scales: numbers("k_scales").zip(numbers("v_scales")).map(|(k, v)| [k, v]),
-            new: inputs.optional("k").zip(inputs.optional("v")).map(|(k, v)| [k, v]),
-            lengths: inputs.get("lengths")?.to_f64(),
+            new,
+            lengths: inputs.get(lengths_name(new.is_some()))?.to_f64(),
             table: inputs.optional("page_table").map(|table| (table.shape()[1], table.to_f64())),
             sinks: numbers("sinks"),
             scale: if scale == 0.0 { d.sqrt().recip() } else { scale },

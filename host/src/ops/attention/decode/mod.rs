@@ -34,7 +34,7 @@ impl<T: Float> CacheElement<T> for f8e4m3 {}
 ///
 /// `k` and `v` are `[batch, max_len, kv_heads, d]`. With a page table, `[batch, max_pages]`, they are `[pages, page_size,
 /// kv_heads, d]`, and page table[b, i] names the page that holds the positions from i · page_size on of sequence b. `lengths`,
-/// `[batch]`, counts the keys of each sequence, including the new ones, which belong to the queries' own tokens; a number
+/// `[batch]`, counts the keys of each sequence, including those of the queries' own tokens; a number
 /// outside 0..=capacity is clamped to that range. A key whose page number is not a page of the cache is not seen. The last
 /// dimension of `k` and `v` is contiguous, the others may have any strides; `lengths` and `page_table` are contiguous.
 ///
@@ -50,7 +50,7 @@ pub struct KvCache<'a, T> {
     /// Scales of keys and of values, of the shape of `k` without d and with any strides. Required for 8-bit elements, not
     /// allowed for others.
     pub scales: Option<[View<'a, f32>; 2]>,
-    /// The number of keys of each sequence, including the new ones, which belong to the queries' own tokens.
+    /// The number of keys of each sequence, including those of the queries' own tokens.
     pub lengths: View<'a, i32>,
     /// The page table of a paged cache.
     pub page_table: Option<View<'a, i32>>,
@@ -63,8 +63,8 @@ pub struct KvCacheMut<'a, T> {
     pub k: ViewMut<'a, T>,
     /// Values.
     pub v: ViewMut<'a, T>,
-    /// The number of keys of each sequence, including the new ones.
-    pub lengths: View<'a, i32>,
+    /// The number of keys of each sequence after the call, including the new ones; see [`KvCache::lengths`].
+    pub lengths_after: View<'a, i32>,
     /// The page table of a paged cache.
     pub page_table: Option<View<'a, i32>>,
 }
@@ -115,9 +115,9 @@ impl<'a> Decoding<'a> {
 
 /// O = softmax(Q·Kᵀ·scale)·V of the last tokens of each sequence over all its keys in `cache`.
 ///
-/// `lengths` counts the keys of each sequence, including the new ones, and is not changed. The new keys belong to the queries'
-/// own tokens and are already in the cache: [`append_kv`](fn@crate::ops::append_kv), which puts them there, takes lengths that
-/// do not include them.
+/// `lengths` of the cache counts the keys of each sequence, including those of the queries' own tokens, which are already
+/// there, and is not changed: [`append_kv`](fn@crate::ops::append_kv), which puts them there, takes `lengths_before`, which
+/// does not include them.
 ///
 /// `q` is `[batch, q_len, heads, d]` with any strides but contiguous d, at most 256; kv_heads of the cache divides heads (GQA,
 /// MQA). Query n of q_len has the position key length − q_len + n, and sees the keys at that position and before: there is one
@@ -168,7 +168,7 @@ pub fn attention_decode<'a, T: Float, C: CacheElement<T>>(
 /// [`attention_decode`] that writes to `o`, of the shape of `q` with any strides but contiguous d, and to `lse`, `[batch,
 /// heads, q_len]`, contiguous: the logsumexp of each query's scores, −∞ where it sees no key.
 ///
-/// `lengths` counts the keys of each sequence, including the new ones, and is not changed.
+/// `lengths` of the cache counts the keys of each sequence, including those of the queries' own tokens, and is not changed.
 ///
 /// # Errors
 /// Same as [`attention_decode`].
@@ -189,10 +189,10 @@ pub fn attention_decode_into<'a, T: Float, C: CacheElement<T>>(
 }
 
 /// [`attention_decode`] for new tokens: the launch first writes `k` and `v`, `[batch, q_len, kv_heads, d]`, to the
-/// positions from lengths\[b\] − q_len on of the cache, then attends to them.
+/// positions from lengths_after\[b\] − q_len on of the cache, then attends to them.
 ///
-/// `lengths` counts the keys of each sequence, including the new ones, and is not changed. The lengths of
-/// [`append_kv`](fn@crate::ops::append_kv) do not include the new ones.
+/// `lengths_after` of the cache counts the keys of each sequence, including the new ones, and is not changed. The
+/// `lengths_before` of [`append_kv`](fn@crate::ops::append_kv) does not include them.
 ///
 /// A length beyond the capacity counts as the capacity: the new tokens are then seen at the last positions but not written,
 /// because that would overwrite others. A token whose position is negative, or whose page number is not a page of the cache, is
@@ -217,7 +217,7 @@ pub fn attention_decode_append<'a, T: CacheElement<T> + Float>(
 
 /// [`attention_decode_append`] that writes to `o` and `lse`, which are as for [`attention_decode_into`].
 ///
-/// `lengths` counts the keys of each sequence, including the new ones, and is not changed.
+/// `lengths_after` of the cache counts the keys of each sequence, including the new ones, and is not changed.
 ///
 /// # Errors
 /// Same as [`attention_decode`].
@@ -237,7 +237,7 @@ pub fn attention_decode_append_into<'a, T: CacheElement<T> + Float>(
         caches: [ViewMut::of(cache.k.part), ViewMut::of(cache.v.part)],
         new: [View::of(k.part), View::of(v.part)],
     };
-    let (lengths, page_table) = (cache.lengths, cache.page_table);
+    let (lengths, page_table) = (cache.lengths_after, cache.page_table);
     let info = ATTENTION_DECODE_APPEND.facts();
     Call::new(info, q.into(), tokens, lengths, page_table, options, o.into(), lse.into())?.launch(stream)
 }

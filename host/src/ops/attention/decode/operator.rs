@@ -4,7 +4,7 @@ use gpu_kernels::ops::attention::decode::{combine, mma, simple};
 
 use super::call::Call;
 use super::exact::Exact;
-use super::tokens::Tokens;
+use super::tokens::{Tokens, lengths_name};
 use super::{CacheElement, Decoding, fits_d, scaled};
 use crate::dispatch;
 use crate::f8e4m3;
@@ -28,7 +28,9 @@ pub static ATTENTION_DECODE_APPEND: Decode = Decode { info: &APPEND };
 
 const Q: ArgInfo = ArgInfo::input("q", "[batch, q_len, heads, d], d contiguous");
 const LENGTHS: ArgInfo =
-    ArgInfo::input("lengths", "[batch], contiguous: each sequence's keys with the new ones").of(&[DType::I32]);
+    ArgInfo::input("lengths", "[batch], contiguous: each sequence's keys with the queries' own").of(&[DType::I32]);
+const LENGTHS_AFTER: ArgInfo =
+    ArgInfo::input("lengths_after", "[batch], contiguous: each sequence's keys with the new ones").of(&[DType::I32]);
 const PAGE_TABLE: ArgInfo = ArgInfo::input("page_table", "[batch, max_pages], contiguous").of(&[DType::I32]).optional();
 const SINKS: ArgInfo = ArgInfo::input("sinks", "[heads], scores without values").of(&[DType::F32]).optional();
 const O: ArgInfo = ArgInfo::output("o", "[batch, q_len, heads, d], d contiguous");
@@ -108,12 +110,12 @@ static APPEND: OpInfo = OpInfo {
     name: "attention_decode_append",
     bench_name: "attn.decode_append",
     summary: "new keys and values into a cache, and attention over it",
-    math: "cache[b, lengths[b] − q_len + n] = k[b, n], v[b, n]; o = softmax(q·kᵀ·scale)·v",
+    math: "cache[b, lengths_after[b] − q_len + n] = k[b, n], v[b, n]; o = softmax(q·kᵀ·scale)·v",
     args: &[
         Q,
         ArgInfo::input("k", "[batch, q_len, kv_heads, d], d contiguous"),
         ArgInfo::input("v", "the shape of k, d contiguous"),
-        LENGTHS,
+        LENGTHS_AFTER,
         PAGE_TABLE,
         SINKS,
         ArgInfo::in_out("k_cache", K_CACHE),
@@ -187,7 +189,8 @@ fn call<'a, T: Float, C: CacheElement<T>>(
         }
         Tokens::Read([args.input("k_cache")?, args.input("v_cache")?], scales)
     };
-    let (q, lengths, page_table) = (args.input("q")?, args.input("lengths")?, args.optional_input("page_table")?);
+    let (q, lengths, page_table) =
+        (args.input("q")?, args.input(tokens.lengths_name())?, args.optional_input("page_table")?);
     Call::new(info, q, tokens, lengths, page_table, &options, args.output("o")?, args.output("lse")?)
 }
 
@@ -202,6 +205,10 @@ impl Decode {
 
     pub(super) fn appends(&self) -> bool {
         std::ptr::eq(self.info, &APPEND)
+    }
+
+    pub(super) fn lengths(&self) -> &'static str {
+        lengths_name(self.appends())
     }
 }
 
@@ -236,7 +243,7 @@ impl Operator for Decode {
         });
         let new = ["k", "v"].map(|name| InputSpec::normal(name, case.dtype, [b, q, hkv, d]));
         let numbers = [
-            InputSpec::new("lengths", DType::I32, [b], lengths),
+            InputSpec::new(self.lengths(), DType::I32, [b], lengths),
             InputSpec::new("page_table", DType::I32, [b, pages], Values::Permutation),
             InputSpec::new("sinks", DType::F32, [hq], Values::Uniform { low: 0.0, high: 4.0 }),
         ];
@@ -259,7 +266,7 @@ impl Operator for Decode {
             let wanted = format!("a number of heads that divides the {heads} of `q`");
             return Err(self.info.shape_error("k_cache", cache.shape(), wanted));
         }
-        CacheShape::check_metas(inputs, [batch, kv_heads, d])?;
+        CacheShape::check_metas(inputs, [batch, kv_heads, d], self.lengths())?;
         let wanted = cache_dtype(params, q.dtype())?;
         for name in ["k_cache", "v_cache"] {
             let found = inputs.get(name)?.dtype();

@@ -9,7 +9,16 @@ pub(super) enum Tokens<'a, T> {
     Append { caches: [ViewMut<'a, T>; 2], new: [View<'a, T>; 2] },
 }
 
+/// The name of the lengths: of a cache as it is, or as it is after new keys were appended to it.
+pub(super) fn lengths_name(appends: bool) -> &'static str {
+    if appends { "lengths_after" } else { "lengths" }
+}
+
 impl<'a, T> Tokens<'a, T> {
+    pub(super) fn lengths_name(&self) -> &'static str {
+        lengths_name(self.appended().is_some())
+    }
+
     pub(super) fn caches(&self) -> [View<'_, T>; 2] {
         match self {
             Self::Read(caches, _) => *caches,
