@@ -4,10 +4,20 @@
 //! them belong in `f32`.
 //!
 //! ```ignore
-//! // y = a x + y, two elements a thread.
+//! // y = a x + y where x is positive, two elements a thread.
 //! let (x, y) = (x.cast::<Pair<f16>>().add(i), y.cast::<Pair<f16>>().add(i));
-//! *y = Pair::splat(a).fma(*x, *y);
+//! let zero = Pair::splat(f16::ZERO);
+//! *y = (*x).gt(zero).select(Pair::splat(a).fma(*x, *y), *y);
 //! ```
+//!
+//! | CUDA C++ | here |
+//! |---|---|
+//! | `__hadd2`, `__hsub2`, `__hmul2`, `__hneg2` | the operators `+`, `-`, `*`, `-` |
+//! | `__hfma2`, `__hfma2_relu` | [`Pair::fma`], [`Pair::fma_relu`] |
+//! | `__hmax2`, `__hmin2`, `__hmax2_nan`, `__hmin2_nan`, `__habs2` | [`Pair::max`], [`min`](Pair::min), [`max_nan`](Pair::max_nan), [`min_nan`](Pair::min_nan), [`abs`](Pair::abs) |
+//! | `__heq2_mask`, `__hneu2_mask`, `__hlt2_mask`, `__hle2_mask`, `__hgt2_mask`, `__hge2_mask`, `__hisnan2` | [`Pair::eq`], [`ne`](Pair::ne), [`lt`](Pair::lt), [`le`](Pair::le), [`gt`](Pair::gt), [`ge`](Pair::ge), [`is_nan`](Pair::is_nan) |
+//! | `__hbeq2`, `__hblt2`, … | [`Mask::all`] of a comparison |
+//! | `__half2half2`, `__lowhigh2highlow`, `__floats2half2_rn`, `__half22float2` | [`Pair::splat`], [`swap`](Pair::swap), [`from_f32`](Pair::from_f32), [`to_f32`](Pair::to_f32) |
 
 use core::{
     marker::PhantomData,
@@ -34,6 +44,22 @@ macro_rules! packed {
             }
         }
         Self(result, PhantomData)
+    }};
+}
+
+/// A comparison of both values: of f16 by an instruction, of bf16, for which that is of sm_90, by two in `f32`.
+macro_rules! compared {
+    ($a:ident, $b:ident, $holds:tt, $f16:literal) => {{
+        if T::IS_BF16 || cfg!(not(target_arch = "nvptx64")) {
+            let ([a, c], [b, d]) = ($a.to_f32(), $b.to_f32());
+            return Mask::new([a $holds b, c $holds d]);
+        }
+        let result: u32;
+        // SAFETY: arithmetic.
+        unsafe {
+            ptx!($f16, out(reg32) result, in(reg32) $a.0, in(reg32) $b.0, options(pure, nomem, nostack));
+        }
+        Mask(result)
     }};
 }
 
@@ -119,6 +145,103 @@ impl<T: Half> Pair<T> {
     pub fn abs(self) -> Self {
         Self(self.0 & 0x7fff_7fff, PhantomData)
     }
+
+    /// self · b + c, rounded once, and 0 where that is negative; NaN stays NaN. PTX `fma.rn.relu.f16x2`, `fma.rn.relu.bf16x2`, sm_80.
+    #[inline(always)]
+    pub fn fma_relu(self, b: Self, c: Self) -> Self {
+        packed!("fma.rn.relu.f16x2 {}, {}, {}, {};", "fma.rn.relu.bf16x2 {}, {}, {}, {};", self.0, b.0, c.0)
+    }
+
+    /// The second value first.
+    #[inline(always)]
+    #[must_use]
+    pub fn swap(self) -> Self {
+        Self(self.0.rotate_left(16), PhantomData)
+    }
+
+    /// Where the values are equal; NaN equals nothing. PTX `set.eq.u32.f16x2`; comparisons in `f32` for bf16, as all that follow.
+    #[inline(always)]
+    pub fn eq(self, b: Self) -> Mask {
+        compared!(self, b, ==, "set.eq.u32.f16x2 {}, {}, {};")
+    }
+
+    /// Where the values differ, or either is NaN. PTX `set.neu.u32.f16x2`.
+    #[inline(always)]
+    pub fn ne(self, b: Self) -> Mask {
+        compared!(self, b, !=, "set.neu.u32.f16x2 {}, {}, {};")
+    }
+
+    /// Where `self` is less; not where either is NaN. PTX `set.lt.u32.f16x2`.
+    #[inline(always)]
+    pub fn lt(self, b: Self) -> Mask {
+        compared!(self, b, <, "set.lt.u32.f16x2 {}, {}, {};")
+    }
+
+    /// Where `self` is less or equal; not where either is NaN. PTX `set.le.u32.f16x2`.
+    #[inline(always)]
+    pub fn le(self, b: Self) -> Mask {
+        compared!(self, b, <=, "set.le.u32.f16x2 {}, {}, {};")
+    }
+
+    /// Where `self` is greater; not where either is NaN. PTX `set.gt.u32.f16x2`.
+    #[inline(always)]
+    pub fn gt(self, b: Self) -> Mask {
+        compared!(self, b, >, "set.gt.u32.f16x2 {}, {}, {};")
+    }
+
+    /// Where `self` is greater or equal; not where either is NaN. PTX `set.ge.u32.f16x2`.
+    #[inline(always)]
+    pub fn ge(self, b: Self) -> Mask {
+        compared!(self, b, >=, "set.ge.u32.f16x2 {}, {}, {};")
+    }
+
+    /// Where the values are NaN.
+    #[inline(always)]
+    pub fn is_nan(self) -> Mask {
+        self.ne(self)
+    }
+}
+
+/// Where something holds of a [`Pair`]: of the first value, of the second, of both or of neither.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mask(u32);
+
+impl Mask {
+    /// Whether it holds of the first value, and of the second.
+    #[inline(always)]
+    pub fn new([low, high]: [bool; 2]) -> Self {
+        Self((if low { 0xffff } else { 0 }) | (if high { 0xffff_0000 } else { 0 }))
+    }
+
+    /// Whether it holds of the first value, and of the second.
+    #[inline(always)]
+    pub fn values(self) -> [bool; 2] {
+        [self.0 & 1 != 0, self.0 >> 31 != 0]
+    }
+
+    /// Whether it holds of both.
+    #[inline(always)]
+    pub fn all(self) -> bool {
+        self.0 == u32::MAX
+    }
+
+    /// Whether it holds of either.
+    #[inline(always)]
+    pub fn any(self) -> bool {
+        self.0 != 0
+    }
+
+    /// The values of `a` where it holds, and of `b` elsewhere. PTX `lop3`.
+    #[inline(always)]
+    pub fn select<T: Half>(self, a: Pair<T>, b: Pair<T>) -> Pair<T> {
+        Pair(a.0 & self.0 | b.0 & !self.0, PhantomData)
+    }
+
+    /// The register: all ones in a half where it holds, zeros elsewhere.
+    #[inline(always)]
+    pub fn to_bits(self) -> u32 {
+        self.0
+    }
 }
 
 /// Rounded to nearest. PTX `add.rn.f16x2`; `fma.rn.bf16x2` with 1, which older GPUs than sm_90 have in place of a sum.
@@ -192,9 +315,26 @@ mod tests {
             assert_eq!((-pair).to_f32(), [-1.5, 0.25]);
             assert_eq!(Pair::<T>::from_bits(pair.to_bits()).to_f32(), pair.to_f32());
             assert_eq!(Pair::splat(pair.values()[1]).to_f32(), [-0.25; 2]);
+            assert_eq!(pair.swap().to_f32(), [-0.25, 1.5]);
         }
         check::<f16>();
         check::<bf16>();
         assert_eq!((size_of::<Pair<f16>>(), align_of::<Pair<bf16>>()), (4, 4));
+    }
+
+    #[test]
+    fn comparisons_tell_both_values_apart() {
+        fn check<T: Half>() {
+            let (a, b) = (Pair::<T>::from_f32([1.0, f32::NAN]), Pair::from_f32([2.0, 0.0]));
+            let held = [a.eq(b), a.ne(b), a.lt(b), a.le(b), a.gt(b), a.ge(b), a.is_nan(), b.ge(b)];
+            let expected =
+                [[false; 2], [true; 2], [true, false], [true, false], [false; 2], [false; 2], [false, true], [true; 2]];
+            assert_eq!(held.map(Mask::values), expected);
+            assert_eq!(held.map(|mask| (mask.all(), mask.any())), expected.map(|[x, y]| (x && y, x || y)));
+            assert_eq!(a.lt(b).select(a, b).to_f32(), [1.0, 0.0]);
+            assert_eq!(held[2].to_bits(), 0xffff);
+        }
+        check::<f16>();
+        check::<bf16>();
     }
 }

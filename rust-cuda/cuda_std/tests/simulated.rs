@@ -75,10 +75,11 @@ fn math_is_what_it_is_on_the_host() {
 type Function = fn(f32, f32) -> f32;
 
 /// In the order of the kernel's rows.
-const FUNCTIONS: [(&str, Function); 20] = [
+const FUNCTIONS: [(&str, Function); 21] = [
     ("exp10", |x, _| math::exp10(x)),
     ("log10", |x, _| math::log10(x)),
     ("cbrt", |x, _| math::cbrt(x)),
+    ("sin", |x, _| math::sin(x)),
     ("tan", |x, _| math::tan(x)),
     ("atan", |x, _| math::atan(x)),
     ("asin", |x, _| math::asin(x)),
@@ -222,23 +223,23 @@ fn pairs_of<T: Copy>(symbol: &str, to: fn(T) -> f64, from: fn(f64) -> T, bits: f
         let mut gpu = Gpu::new();
         let (a, b) =
             (gpu.alloc_with(&bytes(&x, u16::to_le_bytes), "x"), gpu.alloc_with(&bytes(&y, u16::to_le_bytes), "y"));
-        let z = gpu.alloc(14 * 128, "z");
+        let z = gpu.alloc(26 * 128, "z");
         let args: [&[u8]; 3] = [&a.to_le_bytes(), &b.to_le_bytes(), &z.to_le_bytes()];
         let launch = Launch { block: [32, 1, 1], args: &args, ..Launch::default() };
         assert!(gpu.launch(&kernel, &launch, &Options::default()).unwrap_or_else(|fault| panic!("{fault}")).clean());
-        let found = gpu.read_vec(z, 14 * 128).expect("it is there");
+        let found = gpu.read_vec(z, 26 * 128).expect("it is there");
         let found: Vec<u16> = found.chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
         for i in 0..64 {
             let value = |word: u16| to(of_bits(word));
             let (a, b, first) = (value(x[i]), value(y[i]), value(x[i & !1]));
-            let nan = a.is_nan() || b.is_nan();
+            let (nan, fused) = (a.is_nan() || b.is_nan(), sum(a * b, first));
             let expected = [
                 sum(a, b),
                 sum(a, -b),
                 a * b,
                 -a,
                 a.abs(),
-                sum(a * b, first),
+                fused,
                 a.max(b),
                 a.min(b),
                 if nan { f64::NAN } else { a.max(b) },
@@ -247,12 +248,22 @@ fn pairs_of<T: Copy>(symbol: &str, to: fn(T) -> f64, from: fn(f64) -> T, bits: f
                 f64::from(a as f32 * 0.3),
                 value(y[i ^ 1]),
                 value(x[i ^ 2]),
+                value(x[i ^ 1]),
+                if fused.is_nan() { fused } else { fused.max(0.0) },
+                if a > b { a } else { b },
             ];
+            let less = |i: usize| value(x[i]) < value(y[i]);
+            let (both, either) = (less(i) && less(i ^ 1), less(i) || less(i ^ 1));
+            let masks = [a == b, a != b, a < b, a <= b, a > b, a >= b, a.is_nan(), both, either];
+            for (row, held) in (expected.len()..).zip(masks) {
+                let found = found[64 * row + i];
+                assert_eq!(found, if held { 0xffff } else { 0 }, "{symbol}, row {row}, {a:e} and {b:e}");
+            }
             for (row, expected) in expected.into_iter().enumerate() {
                 let (found, expected) = (found[64 * row + i], bits(from(expected)));
                 let both_nan = value(found).is_nan() && value(expected).is_nan();
                 // Zeros of either sign are the least of zeros.
-                let both_zero = value(found) == 0.0 && value(expected) == 0.0 && (6..10).contains(&row);
+                let both_zero = value(found) == 0.0 && value(expected) == 0.0 && [6, 7, 8, 9, 15].contains(&row);
                 assert!(
                     found == expected || both_nan || both_zero,
                     "{symbol}, row {row}, {a:e} and {b:e}: {found:#x}, not {expected:#x}"

@@ -46,7 +46,7 @@ fn kernel(x: f32) -> (f32, f32) {
     (sine, cosine)
 }
 
-/// The sine and the cosine of `x` radians; |x| up to 2^50.
+/// The sine and the cosine of `x` radians; |x| up to 2^50. The sine of -0 is 0 here; [`sin`] keeps the sign.
 #[inline(always)]
 pub fn sin_cos(x: f32) -> (f32, f32) {
     turned(reduce(x))
@@ -79,7 +79,8 @@ fn turned((rest, quadrant): (f32, u32)) -> (f32, f32) {
 /// The sine of `x` radians; |x| up to 2^50.
 #[inline(always)]
 pub fn sin(x: f32) -> f32 {
-    sin_cos(x).0
+    // The reduction would lose the sign of -0.
+    if x == 0.0 { x } else { sin_cos(x).0 }
 }
 
 /// The cosine of `x` radians; |x| up to 2^50.
@@ -147,6 +148,6 @@ mod tests {
         assert!(sin(f32::INFINITY).is_nan() && cos(f32::NAN).is_nan() && tan(f32::INFINITY).is_nan());
         assert_eq!(cos(0.0), 1.0);
         assert_eq!(sin(0.0), 0.0);
-        assert!(tan(-0.0).is_sign_negative());
+        assert!(sin(-0.0).is_sign_negative() && tan(-0.0).is_sign_negative());
     }
 }

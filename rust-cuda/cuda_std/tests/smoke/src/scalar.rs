@@ -5,7 +5,7 @@ use cuda_std::{
     float::{self, Half},
     fp8::{self, f8e4m3},
     kernel, math,
-    pair::Pair,
+    pair::{Mask, Pair},
     random, thread, warp,
 };
 
@@ -82,7 +82,7 @@ pub unsafe fn host_math(x: *const f32, y: *const f32, results: *mut f32, n: u32)
         macro_rules! apply {
             ($($name:ident)*) => { $( put(math::$name(a)); )* };
         }
-        apply! { exp10 log10 cbrt tan atan asin acos sinh cosh asinh acosh atanh erfc normal_cdf }
+        apply! { exp10 log10 cbrt sin tan atan asin acos sinh cosh asinh acosh atanh erfc normal_cdf }
         put(math::pow(a, b));
         put(math::powi(a, b.to_bits() as i32 >> 20));
         put(math::atan2(a, b));
@@ -113,6 +113,7 @@ pub unsafe fn pairs<T: Half>(x: *const Pair<T>, y: *const Pair<T>, z: *mut Pair<
         let i = thread::thread_idx_x() as usize;
         let (x, y) = (*x.add(i), *y.add(i));
         let first = Pair::splat(x.values()[0]);
+        let of = |mask: Mask| Pair::from_bits(mask.to_bits());
         let results = [
             x + y,
             x - y,
@@ -128,6 +129,18 @@ pub unsafe fn pairs<T: Half>(x: *const Pair<T>, y: *const Pair<T>, z: *mut Pair<
             Pair::from_f32(x.to_f32().map(|value| value * 0.3)),
             Pair::from_bits(y.to_bits().rotate_left(16)),
             warp::shuffle_xor(x, 1),
+            x.swap(),
+            x.fma_relu(y, first),
+            x.gt(y).select(x, y),
+            of(x.eq(y)),
+            of(x.ne(y)),
+            of(x.lt(y)),
+            of(x.le(y)),
+            of(x.gt(y)),
+            of(x.ge(y)),
+            of(x.is_nan()),
+            of(Mask::new([x.lt(y).all(); 2])),
+            of(Mask::new([x.lt(y).any(); 2])),
         ];
         let mut at = z.add(i);
         for result in results {
