@@ -24,9 +24,9 @@ def cross_entropy(t, name):
     settings = {"label_smoothing": smoothing}
     if name == "cross_entropy_backward":
         # Of each row by itself, not of their mean.
-        dloss = torch.randn(rows)
-        losses.backward(dloss.to(WIDE))
-        return {**given, "dloss": dloss}, settings, {"gradient": Want(at.grad, 4e-6)}
+        dlosses = torch.randn(rows)
+        losses.backward(dlosses.to(WIDE))
+        return {**given, "dlosses": dlosses}, settings, {"gradient": Want(at.grad, 4e-6)}
     total.backward()
     lse = torch.where(targets == -100, 0, at.logsumexp(-1))
     wants = {"losses": Want(losses, 1e-5), "lse": Want(lse, 2e-6), "total": Want(total.reshape(1), 1e-5)}
@@ -37,14 +37,14 @@ def cross_entropy(t, name):
 @op("entropy", "entropy_backward")
 def entropy(t, name):
     rows, classes, temperature = size(60), size(3000), random.choice([1, 0.7])
-    logits, dentropy = rand(t, rows, classes, scale=3), torch.randn(rows)
+    logits, dentropies = rand(t, rows, classes, scale=3), torch.randn(rows)
     at = logits.to(WIDE).requires_grad_()
     p = F.log_softmax(at / temperature, -1)
     h = -(p.exp() * p).sum(-1)
     if name == "entropy":
         return {"logits": logits}, {"temperature": temperature}, {"entropies": Want(h, 1e-5)}
-    h.backward(dentropy.to(WIDE))
-    return {"logits": logits, "dentropy": dentropy}, {"temperature": temperature}, {"gradient": Want(at.grad, 4e-6)}
+    h.backward(dentropies.to(WIDE))
+    return {"logits": logits, "dentropies": dentropies}, {"temperature": temperature}, {"gradient": Want(at.grad, 4e-6)}
 
 
 @op("kl_divergence", "kl_divergence_with_gradient", "kl_divergence_backward")
@@ -57,9 +57,9 @@ def kl_divergence(t, name):
     losses = (F.kl_div(s, q, reduction="none", log_target=True) if which == "forward" else F.kl_div(q, s, reduction="none", log_target=True)).sum(-1)
     given, settings = {"student": student, "teacher": teacher}, {"divergence": which, "temperature": temperature}
     if name == "kl_divergence_backward":
-        dloss = torch.randn(rows)
-        losses.backward(dloss.to(WIDE))
-        return {**given, "dloss": dloss}, settings, {"gradient": Want(at.grad, 1e-5)}
+        dlosses = torch.randn(rows)
+        losses.backward(dlosses.to(WIDE))
+        return {**given, "dlosses": dlosses}, settings, {"gradient": Want(at.grad, 1e-5)}
     wants = {"losses": Want(losses, 2e-5), "total": Want(losses.mean().reshape(1), 2e-5)}
     if name == "kl_divergence_with_gradient":
         losses.mean().backward()
@@ -79,8 +79,8 @@ def linear_cross_entropy(t):
     around = [3 * EPS[t] * x.grad.abs().max() for x in at]
     return {"hidden": hidden, "weight": weight, "targets": targets}, {}, {
         "total": Want(loss.reshape(1), 2e-3),
-        "hidden_gradient": Want(at[0].grad, around[0] + 1e-6),
-        "weight_gradient": Want(at[1].grad, around[1] + 3 * EPS[t] * at[1].grad.abs() + 1e-6),
+        "dhidden": Want(at[0].grad, around[0] + 1e-6),
+        "dweight": Want(at[1].grad, around[1] + 3 * EPS[t] * at[1].grad.abs() + 1e-6),
     }
 
 
@@ -98,19 +98,19 @@ def linear_log_probs(t):
 @op("linear_entropy_with_gradient", types=HALF)
 def linear_entropy(t):
     rows, classes, d = size(60), size(700), size(200)
-    hidden, weight, dentropy = rand(t, rows, d), rand(t, classes, d, scale=0.2), torch.randn(rows)
+    hidden, weight, dentropies = rand(t, rows, d), rand(t, classes, d, scale=0.2), torch.randn(rows)
     at = wide(hidden, weight)
     logits = at[0] @ at[1].T
     p = F.log_softmax(logits, -1)
     h = -(p.exp() * p).sum(-1)
-    h.backward(dentropy.to(WIDE))
+    h.backward(dentropies.to(WIDE))
     # Logits and their gradient are rounded to 16 bits on the way.
-    of_logits = 3 * EPS[t] * (1 + logits.abs().max()) * dentropy.abs().max()
+    of_logits = 3 * EPS[t] * (1 + logits.abs().max()) * dentropies.abs().max()
     around = [of_logits * x.to(WIDE).norm(dim=0).max() + 6 * EPS[t] * g.grad.abs() for x, g in ((weight, at[0]), (hidden, at[1]))]
-    return {"hidden": hidden, "weight": weight, "dentropy": dentropy}, {}, {
+    return {"hidden": hidden, "weight": weight, "dentropies": dentropies}, {}, {
         "entropies": Want(h, 4 * EPS[t] * logits.abs().amax(-1) * (1 + h.abs()) + 1e-5),
-        "hidden_gradient": Want(at[0].grad, around[0] + 1e-6),
-        "weight_gradient": Want(at[1].grad, around[1] + 1e-6),
+        "dhidden": Want(at[0].grad, around[0] + 1e-6),
+        "dweight": Want(at[1].grad, around[1] + 1e-6),
     }
 
 

@@ -61,10 +61,10 @@ fn logits_of_a_linear_loss_stay_in_their_budget() -> Outcome {
         ops::linear_cross_entropy_with_gradient(&stream, &hidden, &weight, &targets, &options)
     })?;
     in_budget("cross-entropy", most);
-    let dentropy = Tensor::filled(&stream, [rows], 1.0)?;
+    let dentropies = Tensor::filled(&stream, [rows], 1.0)?;
     let options = Linear::new(Entropy::new()).memory(budget);
     let most =
-        peak(&device, &stream, || ops::linear_entropy_with_gradient(&stream, &hidden, &weight, &dentropy, &options))?;
+        peak(&device, &stream, || ops::linear_entropy_with_gradient(&stream, &hidden, &weight, &dentropies, &options))?;
     in_budget("entropy", most);
     Ok(())
 }

@@ -118,6 +118,23 @@ fn no_products_are_none_however_large() {
     assert_eq!(ops::gemm(&stream, &a, &b).unwrap().shape()[..], [0, 1 << 23, 1 << 23]);
 }
 
+/// `d` and the name of the tensor: see CONTRIBUTING.md.
+#[test]
+fn gradients_have_the_names_of_their_tensors() {
+    for gradient in OPERATORS.iter().filter_map(|op| op.gradient()) {
+        for pairs in [gradient.of_outputs, gradient.of_inputs] {
+            let named = |name: &str| {
+                let mut tensors = pairs.iter().filter(|(gradient, _)| *gradient == name).map(|(_, tensor)| *tensor);
+                tensors.any(|tensor| name == format!("d{tensor}") || (name, tensor) == ("d_o", "o"))
+            };
+            // A derivative of the output itself has none, and that by the scores of a loss is the only one.
+            let exempt = |name: &str| name.is_empty() || (name == "gradient" && pairs.len() == 1);
+            let wrong: Vec<_> = pairs.iter().filter(|(name, _)| !named(name) && !exempt(name)).collect();
+            assert!(wrong.is_empty(), "{}: {wrong:?}", gradient.forward.info().name);
+        }
+    }
+}
+
 #[test]
 fn gradients_are_what_finite_differences_say() {
     let mut backward = 0;

@@ -5,7 +5,7 @@
 //!
 //! # Layout
 //! `logits` and `gradient` are rows of d adjacent elements, each at a stride of its own; they may be the same memory. `entropies` and
-//! `dentropy` have an element a row.
+//! `dentropies` have an element a row.
 //!
 //! # Mapping
 //! One [`Team`] per row, which holds it in registers so that it is read once: see [`rows`]. Without a gradient the row
@@ -93,16 +93,16 @@ impl Merge<f32, 3> for Moments {
 }
 
 row_kernels! {
-    /// Entropies where `entropies` is not null, and gradients times `dentropy` of the row where `gradient` is not; a team `P` a row.
+    /// Entropies where `entropies` is not null, and gradients times `dentropies` of the row where `gradient` is not; a team `P` a row.
     ///
     /// # Safety
     /// `logits` is valid for reads and `gradient` null or valid for writes of `rows` rows of `d` elements at their strides, the two the same
-    /// rows or apart; `entropies` is null or valid for writes of `rows` elements, and `dentropy` valid for reads of as many if there is a
+    /// rows or apart; `entropies` is null or valid for writes of `rows` elements, and `dentropies` valid for reads of as many if there is a
     /// gradient. rows is at least 1, and rows are such as the team holds.
     entropy, entropy_cluster: 3 partials, 1 inputs;
     |team: P, T| (
         logits: *const T,
-        dentropy: *const f32,
+        dentropies: *const f32,
         entropies: *mut f32,
         gradient: *mut T,
         x_stride: u64,
@@ -112,7 +112,7 @@ row_kernels! {
         let row = team.row() as usize;
         let x = team.load_own_or((logits, x_stride), f32::NEG_INFINITY);
         // Loaded early, so that no thread waits for it between the sums and the gradient.
-        let dentropy = if gradient.is_null() { 0.0 } else { *dentropy.add(row) };
+        let dentropy = if gradient.is_null() { 0.0 } else { *dentropies.add(row) };
         // Rows of f32, with half the work per byte, keep memory busy without prefetching.
         if !gradient.is_null() && size_of::<T>() == 2 {
             team.fetch_ahead((logits, x_stride), 2 * MAX_THREADS, |_| true);

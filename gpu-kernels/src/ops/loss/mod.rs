@@ -15,10 +15,10 @@ pub mod linear_log_probs;
 /// The factor of a row's gradient: the upstream gradient of the row times the factor that all rows share, where these
 /// are not null. A row that does not count gets nothing, not even a NaN from upstream.
 #[inline(always)]
-unsafe fn factor_of(counts: bool, row: usize, [dloss, share]: [*const f32; 2]) -> f32 {
+unsafe fn factor_of(counts: bool, row: usize, [dlosses, share]: [*const f32; 2]) -> f32 {
     let mut factor = 1.0;
-    if !dloss.is_null() {
-        factor *= *dloss.add(row);
+    if !dlosses.is_null() {
+        factor *= *dlosses.add(row);
     }
     if !share.is_null() {
         factor *= *share;

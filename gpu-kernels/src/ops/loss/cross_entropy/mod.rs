@@ -110,12 +110,12 @@ fn capped(x: f32, cap: f32) -> (f32, f32) {
 
 macro_rules! kernel {
     ($name:ident, general: $general:literal, [$($teams:tt)+] $($launch:tt)*) => {
-        /// Losses, logsumexps and, where `gradient` is not null, the gradients of the logits, times `share` and `dloss` of the row where
+        /// Losses, logsumexps and, where `gradient` is not null, the gradients of the logits, times `share` and `dlosses` of the row where
         /// those are not null; a team `P` a row.
         ///
         /// # Safety
         /// `logits` is valid for reads and `gradient` null or valid for writes of `rows` rows of `d` elements at their strides, the two the
-        /// same rows or apart; `targets` is valid for reads and `losses` and `lse` for writes of `rows` elements; `dloss` is null or valid
+        /// same rows or apart; `targets` is valid for reads and `losses` and `lse` for writes of `rows` elements; `dlosses` is null or valid
         /// for reads of as many, `share` of one, and `weights` of `d`. rows is at least 1, d below 2³¹, and rows are such as the team
         /// holds. Unless the form is the general one, there are neither smoothing nor weights nor a cap.
         #[cuda_std::kernel(
@@ -132,7 +132,7 @@ macro_rules! kernel {
             logits: *const T,
             targets: *const i32,
             weights: *const f32,
-            dloss: *const f32,
+            dlosses: *const f32,
             share: *const f32,
             losses: *mut f32,
             lse: *mut f32,
@@ -145,7 +145,7 @@ macro_rules! kernel {
         ) {
             let Some(team) = P::of(rows, d) else { return };
             let out = Results { losses, lse, gradient: (gradient, g_stride) };
-            row::<T, P, $general>(team, (logits, x_stride), targets, weights, [dloss, share], out, terms);
+            row::<T, P, $general>(team, (logits, x_stride), targets, weights, [dlosses, share], out, terms);
         }
     };
 }

@@ -8,7 +8,7 @@
 //!
 //! # Layout
 //! `from`, `to` and `gradient` are rows of d adjacent elements, each at a stride of its own; the gradient may be written over the row that
-//! it is by. `targets`, `dloss` and `losses` have an element a row.
+//! it is by. `targets`, `dlosses` and `losses` have an element a row.
 //!
 //! # Mapping
 //! One [`Team`] per row, which holds both rows of it in registers: logits are read once. See [`rows`]. A loss alone,
@@ -256,19 +256,19 @@ pub unsafe fn kl_divergence_loss<T: Element, P: Team>(
 }
 
 row_kernels! {
-    /// Divergences and, where `gradient` is not null, their gradients times `share` and `dloss` of the row where those are not null; a team
+    /// Divergences and, where `gradient` is not null, their gradients times `share` and `dlosses` of the row where those are not null; a team
     /// `P` a row.
     ///
     /// # Safety
     /// `from` and `to` are valid for reads and `gradient` null or valid for writes of `rows` rows of `d` elements at their strides, the
-    /// last the rows of one of them or apart; `targets` and `dloss` are null or valid for reads and `losses` null or valid for writes of
+    /// last the rows of one of them or apart; `targets` and `dlosses` are null or valid for reads and `losses` null or valid for writes of
     /// `rows` elements, `share` null or valid for a read. rows is at least 1, d below 2³¹, and rows are such as the team holds.
     kl_divergence, kl_divergence_cluster: 7 partials, 3 inputs;
     |team: P, T| (
         from: *const T,
         to: *const T,
         targets: *const i32,
-        dloss: *const f32,
+        dlosses: *const f32,
         share: *const f32,
         losses: *mut f32,
         gradient: *mut T,
@@ -318,7 +318,7 @@ row_kernels! {
         if gradient.is_null() {
             return;
         }
-        let factor = role.factor(scale * factor_of(role.counts, row, [dloss, share]), loss);
+        let factor = role.factor(scale * factor_of(role.counts, row, [dlosses, share]), loss);
         let out = [(gradient, g_stride)];
         if kind == BY_TO {
             let [of_p, of_q] = shares.map(|share| share * factor);

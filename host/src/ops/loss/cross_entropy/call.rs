@@ -36,7 +36,7 @@ pub(in crate::ops::loss) struct Call<'a, 'o, T> {
 
 /// The tensors that a row kernel reads and writes beside the logits.
 struct Beside {
-    dloss: DevicePtr<f32>,
+    dlosses: DevicePtr<f32>,
     share: DevicePtr<f32>,
     losses: DevicePtrMut<f32>,
     lse: DevicePtrMut<f32>,
@@ -90,7 +90,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         let batch = self.options.batch(self.targets, self.count, self.classes);
         let share = batch.weigh(stream, bad)?;
         let beside = Beside {
-            dloss: DevicePtr::null(),
+            dlosses: DevicePtr::null(),
             share: batch.factor_of(stream, &share)?,
             losses: per_row.ptr_mut(stream)?,
             lse: lse.ptr_mut(stream)?,
@@ -100,17 +100,17 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
     }
 
     /// Computes the losses of rows that are a part of a batch; if the logits are to be replaced, writes the derivatives of
-    /// those losses, times `dloss`.
+    /// those losses, times `dlosses`.
     pub(in crate::ops::loss) fn launch_part(
         mut self,
         stream: &Stream,
         mut per_row: ViewMut<'_, f32>,
         mut lse: ViewMut<'_, f32>,
-        dloss: Option<View<'_, f32>>,
+        dlosses: Option<View<'_, f32>>,
     ) -> Result<()> {
         let (x, gradient) = self.pointers(stream, None)?;
         let beside = Beside {
-            dloss: dloss.map_or(Ok(DevicePtr::null()), |dloss| dloss.ptr(stream))?,
+            dlosses: dlosses.map_or(Ok(DevicePtr::null()), |dlosses| dlosses.ptr(stream))?,
             share: DevicePtr::null(),
             losses: per_row.ptr_mut(stream)?,
             lse: lse.ptr_mut(stream)?,
@@ -118,11 +118,11 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         self.launch_rows(stream, x, gradient, beside)
     }
 
-    /// Computes the derivative of the rows' losses, times `dloss`.
+    /// Computes the derivative of the rows' losses, times `dlosses`.
     pub(super) fn launch_backward(
         mut self,
         stream: &Stream,
-        dloss: View<'_, f32>,
+        dlosses: View<'_, f32>,
         gradient: ViewMut<'_, T>,
     ) -> Result<()> {
         let Self { info, logits, targets, options, .. } = &self;
@@ -130,13 +130,13 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
             info.name,
             &[("logits", logits), ("targets", targets), ("class_weights", &options.weights)],
         )?;
-        stream.require_devices(info.name, &[("dloss", &dloss), ("gradient", &gradient)])?;
-        dloss.require_shape(self.info.name, "dloss", self.targets.shape())?;
-        dloss.require_contiguous(self.info.name, "dloss")?;
+        stream.require_devices(info.name, &[("dlosses", &dlosses), ("gradient", &gradient)])?;
+        dlosses.require_shape(self.info.name, "dlosses", self.targets.shape())?;
+        dlosses.require_contiguous(self.info.name, "dlosses")?;
         let (x, gradient) = self.pointers(stream, Some(gradient))?;
         let unused = stream.workspace::<f32>(self.info.name, 2 * self.count as usize)?;
         let (losses, lse) = (unused.ptr_mut(), unused.ptr_mut().add(u64::from(self.count)));
-        let beside = Beside { dloss: dloss.ptr(stream)?, share: DevicePtr::null(), losses, lse };
+        let beside = Beside { dlosses: dlosses.ptr(stream)?, share: DevicePtr::null(), losses, lse };
         self.launch_rows(stream, x, gradient, beside)
     }
 
@@ -149,7 +149,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         stream: &Stream,
         x: DevicePtr<T>,
         (gradient, g_stride): Rewritten<T>,
-        Beside { dloss, share, losses, lse }: Beside,
+        Beside { dlosses, share, losses, lse }: Beside,
     ) -> Result<()> {
         // Rows that are read once need no cluster to hold them.
         let plan = match gradient.addr() == 0 {
@@ -160,7 +160,7 @@ impl<'a, 'o, T: Float> Call<'a, 'o, T> {
         let RowPlan { rows, d, .. } = plan;
         let (targets, weights) = (self.targets.ptr(stream)?, self.weights(stream)?);
         let (stride, terms) = (self.stride, self.terms);
-        let args = (x, targets, weights, dloss, share, losses, lse, gradient, rows, d, stride, g_stride, terms);
+        let args = (x, targets, weights, dlosses, share, losses, lse, gradient, rows, d, stride, g_stride, terms);
         let is_general = terms.smoothing > 0.0 || terms.cap > 0.0 || self.options.weights.is_some();
         // SAFETY: the tensors are live; every row holds d elements at its stride, what there is one of a row or a class has as many
         // elements, targets are bounded by d in the kernel, and what is written is borrowed mutably. The plan names a team that holds

@@ -113,7 +113,7 @@ pub fn cross_entropy_in_place<'a, T: Float>(
 }
 
 /// The derivative of Σ dloss · loss with respect to the logits, over the losses of the rows as in [`Losses::per_row`]:
-/// the backward for automatic differentiation when the losses themselves are used. `dloss` has the shape of `targets`,
+/// the backward for automatic differentiation when the losses themselves are used. `dlosses` has the shape of `targets`,
 /// contiguous.
 ///
 /// # Errors
@@ -122,12 +122,12 @@ pub fn cross_entropy_backward<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
     targets: impl Into<View<'a, i32>>,
-    dloss: impl Into<View<'a, f32>>,
+    dlosses: impl Into<View<'a, f32>>,
     options: &CrossEntropy<'_>,
 ) -> Result<Tensor<T>> {
     let (logits, targets) = (logits.into(), targets.into());
     let mut gradient = Tensor::result(stream, logits.shape())?;
-    cross_entropy_backward_into(stream, logits, targets, dloss.into(), options, &mut gradient)?;
+    cross_entropy_backward_into(stream, logits, targets, dlosses.into(), options, &mut gradient)?;
     Ok(gradient)
 }
 
@@ -139,12 +139,12 @@ pub fn cross_entropy_backward_into<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
     targets: impl Into<View<'a, i32>>,
-    dloss: impl Into<View<'a, f32>>,
+    dlosses: impl Into<View<'a, f32>>,
     options: &CrossEntropy<'_>,
     gradient: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let call = Call::new(&operator::BACKWARD, logits.into().into(), targets.into(), options)?;
-    call.launch_backward(stream, dloss.into(), gradient.into())
+    call.launch_backward(stream, dlosses.into(), gradient.into())
 }
 
 /// New tensors for the losses of logits of that shape, which `launch` fills.

@@ -103,7 +103,7 @@ pub(super) static BACKWARD: OpInfo = facts(
         ArgInfo::input("logits", LOGITS),
         TARGETS,
         WEIGHTS,
-        ArgInfo::input("dloss", "the shape of targets, contiguous").of(&[DType::F32]),
+        ArgInfo::input("dlosses", "the shape of targets, contiguous").of(&[DType::F32]),
         ArgInfo::output("gradient", "the shape of logits, rows may be padded"),
     ],
     KERNELS.split_at(4).0,
@@ -163,7 +163,7 @@ impl Operator for CrossEntropyOf {
                 cases.push(Case::production(info, name, dtype, dims(8192, d)).only(&[]));
             }
         }
-        let own = ["targets", "class_weights", "dloss", "losses", "lse", "total"];
+        let own = ["targets", "class_weights", "dlosses", "losses", "lse", "total"];
         for &dtype in info.dtypes {
             let lanes = 16 / dtype.size();
             let mut small = Vec::new();
@@ -213,8 +213,8 @@ impl Operator for CrossEntropyOf {
             cases.push(none.param("label_smoothing", 0.1).param("softcap", 2.0).values("class_weights", nan));
             if self.is(&BACKWARD) {
                 let some = Case::boundary(info, dtype, dims(40, 8)).values("targets", Values::Hostile { bound: 8 });
-                cases.push(some.clone().only(&[]).values("dloss", nan));
-                cases.push(some.param("label_smoothing", 0.1).values("dloss", nan));
+                cases.push(some.clone().only(&[]).values("dlosses", nan));
+                cases.push(some.param("label_smoothing", 0.1).values("dlosses", nan));
             }
             // Logits at the ends of their type: differences that f16 does not have.
             let greatest = if dtype == DType::F16 { 65_504.0 } else { 3e38 };
@@ -239,7 +239,7 @@ impl Operator for CrossEntropyOf {
             specs.push(InputSpec::new("class_weights", DType::F32, [d], values));
         }
         if self.is(&BACKWARD) {
-            specs.push(InputSpec::normal("dloss", DType::F32, [rows]));
+            specs.push(InputSpec::normal("dlosses", DType::F32, [rows]));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -253,7 +253,7 @@ impl Operator for CrossEntropyOf {
         params.f32("label_smoothing")?;
         let gradient = TensorMeta::new("gradient", logits.dtype(), logits.shape());
         if self.is(&BACKWARD) {
-            inputs.get("dloss")?.has_shape(outer)?;
+            inputs.get("dlosses")?.has_shape(outer)?;
             return Ok(vec![gradient]);
         }
         let of = |name, shape: &[usize]| TensorMeta::new(name, DType::F32, shape);
@@ -270,7 +270,7 @@ impl Operator for CrossEntropyOf {
         dispatch!(info, args.dtype("logits")?, float => |T| {
             if self.is(&BACKWARD) {
                 let call = Call::<T>::new(info, args.input("logits")?.into(), targets, &options)?;
-                return call.launch_backward(stream, args.input("dloss")?, args.output("gradient")?);
+                return call.launch_backward(stream, args.input("dlosses")?, args.output("gradient")?);
             }
             let results =
                 Results { per_row: args.output("losses")?, lse: args.output("lse")?, total: args.output("total")?, bad: None };
@@ -287,13 +287,13 @@ impl Operator for CrossEntropyOf {
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let logits = inputs.get("logits")?;
         let exact = Exact::new(inputs, params, reference::row_len(logits.shape()), |row| reference::row(logits, row))?;
-        let dloss = inputs.optional("dloss").map(|dloss| dloss.to_f64());
+        let dlosses = inputs.optional("dlosses").map(|dlosses| dlosses.to_f64());
         Ok(match output {
             "losses" => rows.iter().map(|row| exact.loss(*row)).collect(),
             "lse" => rows.iter().map(|row| exact.lse(*row)).collect(),
             "total" => vec![exact.total()],
             _ => {
-                let factor = |row: usize| dloss.as_ref().map_or_else(|| exact.share(), |dloss| dloss[row]);
+                let factor = |row: usize| dlosses.as_ref().map_or_else(|| exact.share(), |dlosses| dlosses[row]);
                 reference::by_row(rows, |row| exact.gradient(row, factor(row)))
             }
         })
@@ -334,7 +334,7 @@ impl Operator for CrossEntropyOf {
     fn gradient(&self) -> Option<Gradient> {
         self.is(&BACKWARD).then_some(Gradient {
             forward: &CROSS_ENTROPY,
-            of_outputs: &[("dloss", "losses")],
+            of_outputs: &[("dlosses", "losses")],
             of_inputs: &[("gradient", "logits")],
         })
     }

@@ -47,28 +47,28 @@ impl<'a, T: Float> Call<'a, T> {
         let Self { info, stride, scale, mut rows, .. } = self;
         let shape = self.logits.shape().to_vec();
         let outer = &shape[..shape.len() - 1];
-        let (dentropy, into) = gradient.map_or((None, None), |(dentropy, into)| (Some(dentropy), into));
+        let (dentropies, into) = gradient.map_or((None, None), |(dentropies, into)| (Some(dentropies), into));
         stream.require_devices(
             info.name,
-            &[("logits", &self.logits), ("dentropy", &dentropy), ("entropies", &entropies), ("gradient", &into)],
+            &[("logits", &self.logits), ("dentropies", &dentropies), ("entropies", &entropies), ("gradient", &into)],
         )?;
         if let Some(entropies) = &entropies {
             entropies.require_shape(info.name, "entropies", outer)?;
             entropies.require_contiguous(info.name, "entropies")?;
         }
-        if let Some(dentropy) = &dentropy {
-            dentropy.require_shape(info.name, "dentropy", outer)?;
-            dentropy.require_contiguous(info.name, "dentropy")?;
+        if let Some(dentropies) = &dentropies {
+            dentropies.require_shape(info.name, "dentropies", outer)?;
+            dentropies.require_contiguous(info.name, "dentropies")?;
         }
         let (logits, (gradient, g_stride)) = self.logits.pointers(info, stream, stride, &mut rows, into)?;
-        let used_once = dentropy.is_none();
+        let used_once = dentropies.is_none();
         let gradient = if used_once { DevicePtrMut::null() } else { gradient };
-        let dentropy = dentropy.map_or(Ok(DevicePtr::null()), |dentropy| dentropy.ptr(stream))?;
+        let dentropies = dentropies.map_or(Ok(DevicePtr::null()), |dentropies| dentropies.ptr(stream))?;
         let entropies = entropies.map_or(Ok(DevicePtrMut::null()), |mut entropies| entropies.ptr_mut(stream))?;
         // Rows that are used once need no cluster to hold them.
         let plan = if used_once { rows.plan::<T>(info) } else { rows.plan_clustered::<T>(info, stream.device()) };
         let Some(plan) = plan? else { return Ok(()) };
-        let args = (logits, dentropy, entropies, gradient, stride, g_stride, scale, plan.rows, plan.d);
+        let args = (logits, dentropies, entropies, gradient, stride, g_stride, scale, plan.rows, plan.d);
         // SAFETY: the tensors are live; every row holds d elements at its stride, what there is one of a row has as many elements, there is a
         // gradient only with upstream ones, and what is written is borrowed mutably: the gradient in place of the logits or apart. The plan
         // names a team that holds such rows.

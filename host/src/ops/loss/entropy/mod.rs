@@ -60,7 +60,7 @@ pub fn entropy_into<'a, T: Float>(
 }
 
 /// The derivative of Σ dentropy · entropy with respect to the logits, as needed for an entropy bonus in an objective.
-/// `dentropy` has the outer dimensions of `logits`, contiguous; the result has the shape of the logits and is dense.
+/// `dentropies` has the outer dimensions of `logits`, contiguous; the result has the shape of the logits and is dense.
 ///
 /// # Errors
 /// Same as [`entropy`].
@@ -81,12 +81,12 @@ pub fn entropy_into<'a, T: Float>(
 pub fn entropy_backward<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
-    dentropy: impl Into<View<'a, f32>>,
+    dentropies: impl Into<View<'a, f32>>,
     temperature: f32,
 ) -> Result<Tensor<T>> {
     let logits = logits.into();
     let mut gradient = Tensor::result(stream, logits.shape())?;
-    entropy_backward_into(stream, logits, dentropy.into(), temperature, &mut gradient)?;
+    entropy_backward_into(stream, logits, dentropies.into(), temperature, &mut gradient)?;
     Ok(gradient)
 }
 
@@ -97,10 +97,10 @@ pub fn entropy_backward<'a, T: Float>(
 pub fn entropy_backward_into<'a, T: Float>(
     stream: &Stream,
     logits: impl Into<View<'a, T>>,
-    dentropy: impl Into<View<'a, f32>>,
+    dentropies: impl Into<View<'a, f32>>,
     temperature: f32,
     gradient: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let call = Call::new(&operator::BACKWARD, logits.into().into(), temperature)?;
-    call.launch(stream, None, Some((dentropy.into(), Some(gradient.into()))))
+    call.launch(stream, None, Some((dentropies.into(), Some(gradient.into()))))
 }

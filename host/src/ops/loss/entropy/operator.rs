@@ -35,7 +35,7 @@ pub(super) static BACKWARD: OpInfo = facts(
     ["entropy_backward", "loss.entropy_bwd", "gradient of entropy by row", "gradient = −p · (ln p + H) / T · dentropy"],
     &[
         LOGITS,
-        ArgInfo::input("dentropy", "the outer dimensions of logits, contiguous").of(&[DType::F32]),
+        ArgInfo::input("dentropies", "the outer dimensions of logits, contiguous").of(&[DType::F32]),
         ArgInfo::output("gradient", "the shape of logits, rows may be padded"),
     ],
     &[gk::ENTROPY, gk::ENTROPY_CLUSTER],
@@ -68,7 +68,7 @@ impl Operator for EntropyOf {
         let production = |d| Case::production(info, format!("tokens=8192 vocab={d} bf16"), DType::BF16, dims(8192, d));
         let mut cases: Vec<_> = [32_768, 131_072].into_iter().map(production).collect();
         for &dtype in info.dtypes {
-            let of_teams = rows::cases(info, dtype, rows::LIMITS, &["dentropy", "entropies"]);
+            let of_teams = rows::cases(info, dtype, rows::LIMITS, &["dentropies", "entropies"]);
             cases.extend(of_teams.into_iter().filter(|case| case.dims.get("d") != Some(0)));
             cases.extend([
                 Case::odd(info, dtype, dims(11, 88)).param("temperature", 2.0),
@@ -84,7 +84,7 @@ impl Operator for EntropyOf {
         let [rows, d] = case.dims(["rows", "d"])?;
         let mut specs = vec![InputSpec::normal("logits", case.dtype, [rows, d])];
         if self.is_backward() {
-            specs.push(InputSpec::normal("dentropy", DType::F32, [rows]));
+            specs.push(InputSpec::normal("dentropies", DType::F32, [rows]));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -95,7 +95,7 @@ impl Operator for EntropyOf {
         let outer = &logits.shape()[..logits.shape().len() - 1];
         params.f32("temperature")?;
         if self.is_backward() {
-            inputs.get("dentropy")?.has_shape(outer)?;
+            inputs.get("dentropies")?.has_shape(outer)?;
             return Ok(vec![TensorMeta::new("gradient", logits.dtype(), logits.shape())]);
         }
         Ok(vec![TensorMeta::new("entropies", DType::F32, outer)])
@@ -106,7 +106,7 @@ impl Operator for EntropyOf {
         dispatch!(info, args.dtype("logits")?, float => |T| {
             let call = Call::<T>::new(info, args.input("logits")?.into(), temperature)?;
             match self.is_backward() {
-                true => call.launch(stream, None, Some((args.input("dentropy")?, Some(args.output("gradient")?)))),
+                true => call.launch(stream, None, Some((args.input("dentropies")?, Some(args.output("gradient")?)))),
                 false => call.launch(stream, Some(args.output("entropies")?), None),
             }
         })
@@ -118,8 +118,8 @@ impl Operator for EntropyOf {
         if output == "entropies" {
             return Ok(rows.iter().map(|row| of_row(*row).entropy()).collect());
         }
-        let dentropy = inputs.get("dentropy")?.to_f64();
-        Ok(reference::by_row(rows, |row| of_row(row).gradient(dentropy[row])))
+        let dentropies = inputs.get("dentropies")?.to_f64();
+        Ok(reference::by_row(rows, |row| of_row(row).gradient(dentropies[row])))
     }
 
     fn tolerance(&self, case: &Case, output: &str) -> Result<Tolerance> {
@@ -146,7 +146,7 @@ impl Operator for EntropyOf {
     fn gradient(&self) -> Option<Gradient> {
         self.is_backward().then_some(Gradient {
             forward: &ENTROPY,
-            of_outputs: &[("dentropy", "entropies")],
+            of_outputs: &[("dentropies", "entropies")],
             of_inputs: &[("gradient", "logits")],
         })
     }

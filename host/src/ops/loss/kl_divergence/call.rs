@@ -29,7 +29,7 @@ pub(in crate::ops::loss) struct Call<'a, T> {
 
 /// What the rows are multiplied by, and where their losses go; null where there is nothing.
 struct Beside {
-    dloss: DevicePtr<f32>,
+    dlosses: DevicePtr<f32>,
     share: DevicePtr<f32>,
     losses: DevicePtrMut<f32>,
 }
@@ -77,38 +77,43 @@ impl<'a, T: Float> Call<'a, T> {
         let batch = self.options.batch(self.options.targets, self.count, self.classes);
         let share = batch.weigh(stream, bad)?;
         let factor = batch.factor_of(stream, &share)?;
-        let beside = Beside { dloss: DevicePtr::null(), share: factor, losses: per_row.ptr_mut(stream)? };
+        let beside = Beside { dlosses: DevicePtr::null(), share: factor, losses: per_row.ptr_mut(stream)? };
         self.launch_rows(stream, gradient, beside)?;
         batch.total(stream, &share, per_row.as_view(), total)
     }
 
     /// The losses of rows that are a part of a batch; if the student's logits are to be replaced, with the derivatives of those losses, times
-    /// `dloss`.
+    /// `dlosses`.
     pub(in crate::ops::loss) fn launch_part(
         self,
         stream: &Stream,
         mut per_row: ViewMut<'_, f32>,
-        dloss: Option<View<'_, f32>>,
+        dlosses: Option<View<'_, f32>>,
     ) -> Result<()> {
-        let dloss = dloss.map_or(Ok(DevicePtr::null()), |dloss| dloss.ptr(stream))?;
-        let beside = Beside { dloss, share: DevicePtr::null(), losses: per_row.ptr_mut(stream)? };
+        let dlosses = dlosses.map_or(Ok(DevicePtr::null()), |dlosses| dlosses.ptr(stream))?;
+        let beside = Beside { dlosses, share: DevicePtr::null(), losses: per_row.ptr_mut(stream)? };
         self.launch_rows(stream, None, beside)
     }
 
-    /// The derivative of the rows' losses, times `dloss`.
-    pub(super) fn launch_backward(self, stream: &Stream, dloss: View<'_, f32>, gradient: ViewMut<'_, T>) -> Result<()> {
+    /// The derivative of the rows' losses, times `dlosses`.
+    pub(super) fn launch_backward(
+        self,
+        stream: &Stream,
+        dlosses: View<'_, f32>,
+        gradient: ViewMut<'_, T>,
+    ) -> Result<()> {
         let (shape, name) = (self.student.shape(), self.info.name);
         let Self { student, teacher, options, .. } = &self;
         stream.require_devices(name, &[("student", student), ("teacher", teacher), ("targets", &options.targets)])?;
-        stream.require_devices(name, &[("dloss", &dloss), ("gradient", &gradient)])?;
-        dloss.require_shape(name, "dloss", &shape[..shape.len() - 1])?;
-        dloss.require_contiguous(name, "dloss")?;
-        let beside = Beside { dloss: dloss.ptr(stream)?, share: DevicePtr::null(), losses: DevicePtrMut::null() };
+        stream.require_devices(name, &[("dlosses", &dlosses), ("gradient", &gradient)])?;
+        dlosses.require_shape(name, "dlosses", &shape[..shape.len() - 1])?;
+        dlosses.require_contiguous(name, "dlosses")?;
+        let beside = Beside { dlosses: dlosses.ptr(stream)?, share: DevicePtr::null(), losses: DevicePtrMut::null() };
         self.launch_rows(stream, Some(gradient), beside)
     }
 
     fn launch_rows(mut self, stream: &Stream, gradient: Option<ViewMut<'_, T>>, beside: Beside) -> Result<()> {
-        let Beside { dloss, share, losses } = beside;
+        let Beside { dlosses, share, losses } = beside;
         let [stride, teacher_stride] = self.strides;
         let used_once =
             self.terms.kind != gk::JENSEN_SHANNON && gradient.is_none() && matches!(self.student, Logits::Read(_));
@@ -136,8 +141,8 @@ impl<'a, T: Float> Call<'a, T> {
         }
         let strides = (from_stride, to_stride, g_stride);
         let args = (
-            from, to, targets, dloss, share, losses, gradient, strides.0, strides.1, strides.2, self.terms, plan.rows,
-            plan.d,
+            from, to, targets, dlosses, share, losses, gradient, strides.0, strides.1, strides.2, self.terms,
+            plan.rows, plan.d,
         );
         let packs = (plan.d as usize).div_ceil(gpu_kernels::lanes::<T>());
         let fits = plan.team == Team::Cluster && ring::holds(packs);

@@ -107,7 +107,7 @@ pub fn kl_divergence_with_gradient_into<'a, T: Float>(
 }
 
 /// The derivative of Σ dloss · loss with respect to the student's logits, over the losses of the rows as in
-/// [`RowLosses::per_row`]. `dloss` has the shape of the rows, contiguous; the result has the shape of `student`, dense.
+/// [`RowLosses::per_row`]. `dlosses` has the shape of the rows, contiguous; the result has the shape of `student`, dense.
 ///
 /// # Errors
 /// Same as [`kl_divergence`].
@@ -115,12 +115,12 @@ pub fn kl_divergence_backward<'a, T: Float>(
     stream: &Stream,
     student: impl Into<View<'a, T>>,
     teacher: impl Into<View<'a, T>>,
-    dloss: impl Into<View<'a, f32>>,
+    dlosses: impl Into<View<'a, f32>>,
     options: &KlDivergence<'_>,
 ) -> Result<Tensor<T>> {
     let student = student.into();
     let mut gradient = Tensor::result(stream, student.shape())?;
-    kl_divergence_backward_into(stream, student, teacher.into(), dloss.into(), options, &mut gradient)?;
+    kl_divergence_backward_into(stream, student, teacher.into(), dlosses.into(), options, &mut gradient)?;
     Ok(gradient)
 }
 
@@ -132,12 +132,12 @@ pub fn kl_divergence_backward_into<'a, T: Float>(
     stream: &Stream,
     student: impl Into<View<'a, T>>,
     teacher: impl Into<View<'a, T>>,
-    dloss: impl Into<View<'a, f32>>,
+    dlosses: impl Into<View<'a, f32>>,
     options: &KlDivergence<'_>,
     gradient: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let call = Call::new(&operator::BACKWARD, student.into().into(), teacher.into(), options)?;
-    call.launch_backward(stream, dloss.into(), gradient.into())
+    call.launch_backward(stream, dlosses.into(), gradient.into())
 }
 
 fn compute<T: Float>(

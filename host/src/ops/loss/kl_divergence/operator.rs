@@ -88,7 +88,7 @@ pub(super) static BACKWARD: OpInfo = facts(
         STUDENT,
         TEACHER,
         TARGETS,
-        ArgInfo::input("dloss", "the outer dimensions of student, contiguous").of(&[DType::F32]),
+        ArgInfo::input("dlosses", "the outer dimensions of student, contiguous").of(&[DType::F32]),
         GRADIENT,
     ],
     KERNELS.split_at(3).0,
@@ -209,7 +209,7 @@ impl Operator for KlDivergenceOf {
                 for divergence in [FORWARDS, REVERSE, JENSEN_SHANNON] {
                     let some = Case::boundary(info, dtype, dims(40, 8)).param("divergence", divergence);
                     let some = some.values("targets", Values::Hostile { bound: 8 });
-                    cases.push(some.values("dloss", Values::Constant(f64::NAN)));
+                    cases.push(some.values("dlosses", Values::Constant(f64::NAN)));
                 }
             }
         }
@@ -227,7 +227,7 @@ impl Operator for KlDivergenceOf {
             specs.push(InputSpec::new("targets", DType::I32, [rows], Values::Integers { low: 0, high }));
         }
         if self.is(&BACKWARD) {
-            specs.push(InputSpec::normal("dloss", DType::F32, [rows]));
+            specs.push(InputSpec::normal("dlosses", DType::F32, [rows]));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -241,7 +241,7 @@ impl Operator for KlDivergenceOf {
         params.f32("temperature")?;
         let gradient = TensorMeta::new("gradient", student.dtype(), student.shape());
         if self.is(&BACKWARD) {
-            inputs.get("dloss")?.has_shape(outer)?;
+            inputs.get("dlosses")?.has_shape(outer)?;
             return Ok(vec![gradient]);
         }
         let mut written = vec![TensorMeta::new("losses", DType::F32, outer), TensorMeta::new("total", DType::F32, [1])];
@@ -256,7 +256,7 @@ impl Operator for KlDivergenceOf {
         dispatch!(info, args.dtype("student")?, float => |T| {
             let call = Call::<T>::new(info, args.input("student")?.into(), args.input("teacher")?, &options)?;
             if self.is(&BACKWARD) {
-                return call.launch_backward(stream, args.input("dloss")?, args.output("gradient")?);
+                return call.launch_backward(stream, args.input("dlosses")?, args.output("gradient")?);
             }
             let results = RowResults { per_row: args.output("losses")?, total: args.output("total")?, bad: None, offsets: None };
             let gradient = self.is(&WITH_GRADIENT).then(|| args.output("gradient")).transpose()?;
@@ -270,12 +270,12 @@ impl Operator for KlDivergenceOf {
         let logits = [student, teacher].map(|logits| move |row| reference::row(logits, row));
         let [student, teacher] = logits;
         let exact = Exact::new(inputs, params, shape, student, teacher)?;
-        let dloss = inputs.optional("dloss").map(|dloss| dloss.to_f64());
+        let dlosses = inputs.optional("dlosses").map(|dlosses| dlosses.to_f64());
         Ok(match output {
             "losses" => rows.iter().map(|row| exact.loss(*row)).collect(),
             "total" => vec![exact.total()],
             _ => {
-                let factor = |row: usize| dloss.as_ref().map_or_else(|| exact.share(), |dloss| dloss[row]);
+                let factor = |row: usize| dlosses.as_ref().map_or_else(|| exact.share(), |dlosses| dlosses[row]);
                 reference::by_row(rows, |row| exact.gradient(row, factor(row)))
             }
         })
@@ -302,7 +302,7 @@ impl Operator for KlDivergenceOf {
                 // Of normal logits no class has more than e⁵ times its share.
                 let greatest = if temperature < 1.0 { 1.0 } else { (128.0 / d.max(1) as f64).min(1.0) };
                 let abs = size * greatest * 8.0 * statistics / temperature;
-                let why = "one rounding to storage; the statistics' error in probabilities that may cancel, times dloss of up to 4";
+                let why = "one rounding to storage; the statistics' error in probabilities that may cancel, times dlosses of up to 4";
                 Tolerance::rounded(case.dtype, abs, 4.0 * statistics, why)
             }
         })
@@ -317,7 +317,7 @@ impl Operator for KlDivergenceOf {
     fn gradient(&self) -> Option<Gradient> {
         self.is(&BACKWARD).then_some(Gradient {
             forward: &KL_DIVERGENCE,
-            of_outputs: &[("dloss", "losses")],
+            of_outputs: &[("dlosses", "losses")],
             of_inputs: &[("gradient", "student")],
         })
     }

@@ -1,6 +1,5 @@
 //! A layer's logits, log-probabilities and gradients, in f64.
 
-use super::OF_HIDDEN;
 use crate::ops::model::{Tensors, reference};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
@@ -29,7 +28,7 @@ pub(in crate::ops::loss) fn exact_gradient(
         sums
     };
     let all = |tensor: &HostTensor| (0..tensor.shape()[0]).map(|row| reference::row(tensor, row)).collect::<Vec<_>>();
-    if output == OF_HIDDEN {
+    if output == "dhidden" {
         let weight = all(weight);
         return reference::by_row(rows, |row| combine(g(row), &weight));
     }

@@ -4,7 +4,7 @@ mod exact;
 mod tokens;
 
 pub(super) use exact::{ExactTokens, exact_gradient, exact_logits};
-pub(super) use tokens::{OF_HIDDEN, Tokens, memory, outputs, specs};
+pub(super) use tokens::{Tokens, memory, outputs, specs};
 
 use std::ops::Range;
 
@@ -55,28 +55,28 @@ impl<L> Linear<L> {
 #[derive(Debug)]
 pub struct LinearGradients<T> {
     /// The gradient with respect to the hidden states, `[rows, d]`.
-    pub hidden: Tensor<T>,
+    pub dhidden: Tensor<T>,
     /// The gradient with respect to the weight, `[classes, d]`, in f32, as it was summed.
-    pub weight: Tensor<f32>,
+    pub dweight: Tensor<f32>,
 }
 
 impl<T: Float> LinearGradients<T> {
     pub(super) fn of(stream: &Stream, hidden: &View<'_, T>, weight: &View<'_, T>, accumulate: bool) -> Result<Self> {
         // There is nothing to add to.
-        let of_weight =
+        let dweight =
             if accumulate { Tensor::zeros(stream, weight.shape()) } else { Tensor::result(stream, weight.shape()) };
-        Ok(Self { hidden: Tensor::result(stream, hidden.shape())?, weight: of_weight? })
+        Ok(Self { dhidden: Tensor::result(stream, hidden.shape())?, dweight: dweight? })
     }
 
     pub(super) fn views(&mut self) -> Gradients<'_, T> {
-        Gradients { hidden: self.hidden.view_mut(), weight: self.weight.view_mut() }
+        Gradients { dhidden: self.dhidden.view_mut(), dweight: self.dweight.view_mut() }
     }
 }
 
 /// Where to write the gradients.
 pub(super) struct Gradients<'a, T> {
-    pub(super) hidden: ViewMut<'a, T>,
-    pub(super) weight: ViewMut<'a, f32>,
+    pub(super) dhidden: ViewMut<'a, T>,
+    pub(super) dweight: ViewMut<'a, f32>,
 }
 
 /// The number of rows of a chunk is a multiple of the rows of a product's tile, if there are as many.
@@ -170,15 +170,15 @@ impl<'a, T: Float + Half> Layer<'a, T> {
     ) -> Result<()> {
         let Chunks { memory, accumulate, factor } = chunks;
         self.require_device(stream)?;
-        if let Some(Gradients { hidden, weight }) = &gradients {
-            stream.require_devices(self.info.name, &[("hidden_gradient", hidden), ("weight_gradient", weight)])?;
+        if let Some(Gradients { dhidden, dweight }) = &gradients {
+            stream.require_devices(self.info.name, &[("dhidden", dhidden), ("dweight", dweight)])?;
         }
         let mut beta = 0.0;
         if let Some(gradients) = &mut gradients {
-            gradients.hidden.require_shape(self.info.name, "hidden_gradient", self.hidden.shape())?;
-            gradients.hidden.require_inner_contiguous(self.info.name, "hidden_gradient")?;
-            gradients.weight.require_shape(self.info.name, "weight_gradient", self.weight.shape())?;
-            gradients.weight.require_inner_contiguous(self.info.name, "weight_gradient")?;
+            gradients.dhidden.require_shape(self.info.name, "dhidden", self.hidden.shape())?;
+            gradients.dhidden.require_inner_contiguous(self.info.name, "dhidden")?;
+            gradients.dweight.require_shape(self.info.name, "dweight", self.weight.shape())?;
+            gradients.dweight.require_inner_contiguous(self.info.name, "dweight")?;
             if accumulate {
                 beta = 1.0;
             }
@@ -189,16 +189,16 @@ impl<'a, T: Float + Half> Layer<'a, T> {
         {
             // The weight's gradient is still a product, over no rows.
             let g = self.logits(stream, 0..0, &mut buffer)?;
-            gemm_to_f32_into(stream, factor, g.as_view().t(), self.hidden, beta, gradients.weight.reborrow())?;
+            gemm_to_f32_into(stream, factor, g.as_view().t(), self.hidden, beta, gradients.dweight.reborrow())?;
         }
         for first in (0..self.rows).step_by(chunk.max(1)) {
             let rows = first..self.rows.min(first + chunk);
             let mut logits = self.logits(stream, rows.clone(), &mut buffer)?;
             loss(rows.clone(), logits.reborrow())?;
-            if let Some(Gradients { hidden: of_hidden, weight: of_weight }) = &mut gradients {
+            if let Some(Gradients { dhidden, dweight }) = &mut gradients {
                 let (g, hidden) = (logits.as_view(), self.hidden.slice(rows.clone())?);
-                gemm_into(stream, factor, g, self.weight, 0.0, of_hidden.reborrow().slice(rows)?)?;
-                gemm_to_f32_into(stream, factor, g.t(), hidden, beta, of_weight.reborrow())?;
+                gemm_into(stream, factor, g, self.weight, 0.0, dhidden.reborrow().slice(rows)?)?;
+                gemm_to_f32_into(stream, factor, g.t(), hidden, beta, dweight.reborrow())?;
                 beta = 1.0;
             }
         }

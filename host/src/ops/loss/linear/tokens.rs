@@ -4,9 +4,6 @@ use crate::ops::model::*;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
-/// What the gradient by the hidden states is called.
-pub(in crate::ops::loss) const OF_HIDDEN: &str = "hidden_gradient";
-
 /// The parameter of that name, in bytes.
 pub(in crate::ops::loss) fn memory(params: &Params) -> Result<usize> {
     let memory = params.i64("memory")?;
@@ -38,8 +35,8 @@ pub(in crate::ops::loss) fn outputs(info: &OpInfo, inputs: &Metas<'_>) -> Result
     if classes == 0 {
         return Err(info.shape_error("weight", weight.shape(), "at least one class"));
     }
-    let of_weight = TensorMeta::new("weight_gradient", DType::F32, [classes, d]);
-    Ok([TensorMeta::new(OF_HIDDEN, hidden.dtype(), [rows, d]), of_weight])
+    let dweight = TensorMeta::new("dweight", DType::F32, [classes, d]);
+    Ok([TensorMeta::new("dhidden", hidden.dtype(), [rows, d]), dweight])
 }
 
 /// The sizes of a layer with a target a token.
@@ -75,7 +72,7 @@ impl Tokens {
     /// The tolerance of a gradient, where a row of G is up to a number, and errs by `of_g` of what it is.
     pub(in crate::ops::loss) fn gradient_tolerance(&self, case: &Case, output: &str, of_g: f64) -> Tolerance {
         let f32_sums = 4.0 * roundoff(DType::F32);
-        if output == OF_HIDDEN {
+        if output == "dhidden" {
             let why =
                 "a row of G sums to twice its greatest: its error times the greatest weight; one rounding to storage";
             Tolerance::rounded(case.dtype, 2.0 * of_g, f32_sums, why)

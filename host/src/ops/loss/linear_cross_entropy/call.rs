@@ -65,27 +65,27 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
     pub(in crate::ops::loss) fn launch_backward(
         self,
         stream: &Stream,
-        dloss: View<'_, f32>,
+        dlosses: View<'_, f32>,
         gradients: Gradients<'_, T>,
         factor: impl Into<Scalar<'o>>,
     ) -> Result<()> {
         let rows = self.layer.rows;
         stream.require_devices(
             self.info.name,
-            &[("targets", &self.targets), ("class_weights", &self.options.loss.weights), ("dloss", &dloss)],
+            &[("targets", &self.targets), ("class_weights", &self.options.loss.weights), ("dlosses", &dlosses)],
         )?;
-        dloss.require_shape(self.info.name, "dloss", &[rows])?;
-        dloss.require_contiguous(self.info.name, "dloss")?;
+        dlosses.require_shape(self.info.name, "dlosses", &[rows])?;
+        dlosses.require_contiguous(self.info.name, "dlosses")?;
         let (mut losses, mut lse) = (Tensor::result(stream, [rows])?, Tensor::result(stream, [rows])?);
         let unused = [losses.view_mut(), lse.view_mut()];
-        self.chunks(stream, unused, Some(dloss), Some(gradients), factor.into())
+        self.chunks(stream, unused, Some(dlosses), Some(gradients), factor.into())
     }
 
     fn chunks(
         &self,
         stream: &Stream,
         [mut per_row, mut lse]: [ViewMut<'_, f32>; 2],
-        dloss: Option<View<'_, f32>>,
+        dlosses: Option<View<'_, f32>>,
         gradients: Option<Gradients<'_, T>>,
         factor: Scalar<'_>,
     ) -> Result<()> {
@@ -94,10 +94,10 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         let has_gradients = gradients.is_some();
         self.layer.by_chunks(stream, chunks, gradients, |rows, logits| {
             let results = (per_row.reborrow().slice(rows.clone())?, lse.reborrow().slice(rows.clone())?);
-            let dloss = dloss.map(|dloss| dloss.slice(rows.clone())).transpose()?;
+            let dlosses = dlosses.map(|dlosses| dlosses.slice(rows.clone())).transpose()?;
             let of_logits = if has_gradients { logits.into() } else { logits.as_view().into() };
             let call = cross_entropy::Call::new(info, of_logits, targets.slice(rows)?, &options.loss)?;
-            call.launch_part(stream, results.0, results.1, dloss)
+            call.launch_part(stream, results.0, results.1, dlosses)
         })
     }
 }

@@ -53,7 +53,7 @@ pub type LinearCrossEntropy<'a> = Linear<CrossEntropy<'a>>;
 /// let options = LinearCrossEntropy::new(CrossEntropy::mean());
 /// let (losses, gradients) = ops::linear_cross_entropy_with_gradient(&stream, &hidden, &weight, &targets, &options)?;
 /// assert!((losses.value(&stream)? - 4f32.ln()).abs() < 1e-6);
-/// assert_eq!(gradients.weight.to_vec(&stream)?[8], 0.25); // class 1, the target of neither row
+/// assert_eq!(gradients.dweight.to_vec(&stream)?[8], 0.25); // class 1, the target of neither row
 /// # Ok(())
 /// # }
 /// ```
@@ -97,10 +97,10 @@ pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
     weight: impl Into<View<'a, T>>,
     targets: impl Into<View<'a, i32>>,
     options: &LinearCrossEntropy<'_>,
-    hidden_gradient: impl Into<ViewMut<'a, T>>,
-    weight_gradient: impl Into<ViewMut<'a, f32>>,
+    dhidden: impl Into<ViewMut<'a, T>>,
+    dweight: impl Into<ViewMut<'a, f32>>,
 ) -> Result<Losses> {
-    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
+    let gradients = Gradients { dhidden: dhidden.into(), dweight: dweight.into() };
     let info = &operator::WITH_GRADIENT;
     compute(info, stream, hidden.into(), weight.into(), targets.into(), options, Some(gradients))
 }
@@ -108,13 +108,13 @@ pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
 /// The derivatives of Σ dloss · loss over the losses of the rows: the backward for automatic differentiation when the losses
 /// themselves are used, as in objectives over log-probabilities. The logits are recomputed.
 ///
-/// `dloss` is `[rows]` and contiguous.
+/// `dlosses` is `[rows]` and contiguous.
 ///
 /// # Errors
 /// Same as [`linear_cross_entropy`].
 ///
 /// # Example
-/// A policy gradient, of −Σ advantage · log p over the chosen tokens: a row's loss is −log p, so its `dloss` is the advantage.
+/// A policy gradient, of −Σ advantage · log p over the chosen tokens: a row's loss is −log p, so its element of `dlosses` is the advantage.
 /// ```
 /// # use warpsmith::{Device, Tensor, bf16, ops};
 /// # use warpsmith::ops::{CrossEntropy, LinearCrossEntropy};
@@ -127,7 +127,7 @@ pub fn linear_cross_entropy_with_gradient_into<'a, T: Float + Half>(
 /// let options = LinearCrossEntropy::new(CrossEntropy::sum());
 /// let gradients = ops::linear_cross_entropy_backward(&stream, &hidden, &weight, &chosen, &advantage, &options)?;
 /// // Class 1 was chosen in neither row, with p = 1/4 in both: (1 − 2) / 4.
-/// assert_eq!(gradients.weight.to_vec(&stream)?[8], -0.25);
+/// assert_eq!(gradients.dweight.to_vec(&stream)?[8], -0.25);
 /// # Ok(())
 /// # }
 /// ```
@@ -136,13 +136,13 @@ pub fn linear_cross_entropy_backward<'a, T: Float + Half>(
     hidden: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
     targets: impl Into<View<'a, i32>>,
-    dloss: impl Into<View<'a, f32>>,
+    dlosses: impl Into<View<'a, f32>>,
     options: &LinearCrossEntropy<'_>,
 ) -> Result<LinearGradients<T>> {
     let (hidden, weight) = (hidden.into(), weight.into());
     let mut gradients = LinearGradients::of(stream, &hidden, &weight, options.accumulate)?;
     let call = Call::new(&operator::BACKWARD, hidden, weight, targets.into(), options)?;
-    call.launch_backward(stream, dloss.into(), gradients.views(), 1.0)?;
+    call.launch_backward(stream, dlosses.into(), gradients.views(), 1.0)?;
     Ok(gradients)
 }
 
@@ -156,14 +156,14 @@ pub fn linear_cross_entropy_backward_into<'a, T: Float + Half>(
     hidden: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
     targets: impl Into<View<'a, i32>>,
-    dloss: impl Into<View<'a, f32>>,
+    dlosses: impl Into<View<'a, f32>>,
     options: &LinearCrossEntropy<'_>,
-    hidden_gradient: impl Into<ViewMut<'a, T>>,
-    weight_gradient: impl Into<ViewMut<'a, f32>>,
+    dhidden: impl Into<ViewMut<'a, T>>,
+    dweight: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
-    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
+    let gradients = Gradients { dhidden: dhidden.into(), dweight: dweight.into() };
     let call = Call::new(&operator::BACKWARD, hidden.into(), weight.into(), targets.into(), options)?;
-    call.launch_backward(stream, dloss.into(), gradients, 1.0)
+    call.launch_backward(stream, dlosses.into(), gradients, 1.0)
 }
 
 fn compute<T: Float + Half>(

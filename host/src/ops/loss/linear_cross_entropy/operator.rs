@@ -22,8 +22,8 @@ const CLASS_WEIGHTS: ArgInfo = ArgInfo::input("class_weights", "[classes], conti
 const LOSSES: ArgInfo = ArgInfo::output("losses", "[rows], contiguous").of(&[DType::F32]);
 const LSE: ArgInfo = ArgInfo::output("lse", "[rows], contiguous: logsumexp of the logits").of(&[DType::F32]);
 const TOTAL: ArgInfo = ArgInfo::output("total", "[1], mean or sum of the losses").of(&[DType::F32]);
-const OF_HIDDEN: ArgInfo = ArgInfo::output(linear::OF_HIDDEN, "[rows, d], rows may be padded");
-const OF_WEIGHT: ArgInfo = ArgInfo::output("weight_gradient", "[classes, d], rows may be padded").of(&[DType::F32]);
+const DHIDDEN: ArgInfo = ArgInfo::output("dhidden", "[rows, d], rows may be padded");
+const DWEIGHT: ArgInfo = ArgInfo::output("dweight", "[classes, d], rows may be padded").of(&[DType::F32]);
 
 const PARAMS: &[ParamInfo] = {
     let [ignore, smoothing, z, softcap, sum] = cross_entropy::PARAMS;
@@ -59,9 +59,9 @@ pub(super) static WITH_GRADIENT: OpInfo = facts(
         "linear_cross_entropy_with_gradient",
         "loss.linear_ce_fwd_bwd",
         "linear_cross_entropy and its gradients",
-        "with G = ∂loss/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+        "with G = ∂loss/∂logits: dhidden = G · weight, dweight = Gᵀ · hidden",
     ],
-    &[HIDDEN, WEIGHT, TARGETS, CLASS_WEIGHTS, LOSSES, LSE, TOTAL, OF_HIDDEN, OF_WEIGHT],
+    &[HIDDEN, WEIGHT, TARGETS, CLASS_WEIGHTS, LOSSES, LSE, TOTAL, DHIDDEN, DWEIGHT],
 );
 
 pub(super) static BACKWARD: OpInfo = facts(
@@ -69,16 +69,16 @@ pub(super) static BACKWARD: OpInfo = facts(
         "linear_cross_entropy_backward",
         "loss.linear_ce_bwd",
         "gradients of linear_cross_entropy by row",
-        "with G = ∂(Σ dloss · loss)/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+        "with G = ∂(Σ dloss · loss)/∂logits: dhidden = G · weight, dweight = Gᵀ · hidden",
     ],
     &[
         HIDDEN,
         WEIGHT,
         TARGETS,
         CLASS_WEIGHTS,
-        ArgInfo::input("dloss", "[rows], contiguous").of(&[DType::F32]),
-        OF_HIDDEN,
-        OF_WEIGHT,
+        ArgInfo::input("dlosses", "[rows], contiguous").of(&[DType::F32]),
+        DHIDDEN,
+        DWEIGHT,
     ],
 );
 
@@ -141,7 +141,7 @@ impl Operator for LinearCrossEntropyOf {
             // Rows that do not count leave nothing of what stands upstream in the weight's gradient.
             let none = |dtype| Case::boundary(info, dtype, dims(5, 16, 24)).values("targets", Values::Constant(-100.0));
             cases.extend(
-                info.dtypes.iter().map(|dtype| none(*dtype).only(&[]).values("dloss", Values::Constant(f64::NAN))),
+                info.dtypes.iter().map(|dtype| none(*dtype).only(&[]).values("dlosses", Values::Constant(f64::NAN))),
             );
         }
         let turned = Arrangement::DENSE.order(&[1, 0]);
@@ -169,7 +169,7 @@ impl Operator for LinearCrossEntropyOf {
             specs.push(InputSpec::new("class_weights", DType::F32, [classes], values));
         }
         if self.is(&BACKWARD) {
-            specs.push(InputSpec::new("dloss", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
+            specs.push(InputSpec::new("dlosses", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -183,7 +183,7 @@ impl Operator for LinearCrossEntropyOf {
         let of = |name, shape: &[usize]| TensorMeta::new(name, DType::F32, shape);
         let losses = [of("losses", &[rows]), of("lse", &[rows]), of("total", &[1])];
         Ok(if self.is(&BACKWARD) {
-            inputs.get("dloss")?.has_shape(&[rows])?;
+            inputs.get("dlosses")?.has_shape(&[rows])?;
             gradients.into()
         } else if self.is(&WITH_GRADIENT) {
             losses.into_iter().chain(gradients).collect()
@@ -200,10 +200,10 @@ impl Operator for LinearCrossEntropyOf {
             let call = Call::<T>::new(info, args.input("hidden")?, args.input("weight")?, targets, &options)?;
             let gradients = match self.is(&FORWARD) {
                 true => None,
-                false => Some(Gradients { hidden: args.output(linear::OF_HIDDEN)?, weight: args.output("weight_gradient")? }),
+                false => Some(Gradients { dhidden: args.output("dhidden")?, dweight: args.output("dweight")? }),
             };
             match gradients {
-                Some(gradients) if self.is(&BACKWARD) => call.launch_backward(stream, args.input("dloss")?, gradients, 1.0),
+                Some(gradients) if self.is(&BACKWARD) => call.launch_backward(stream, args.input("dlosses")?, gradients, 1.0),
                 gradients => {
                     let (per_row, lse, total) = (args.output("losses")?, args.output("lse")?, args.output("total")?);
                     call.launch(stream, Results { per_row, lse, total, bad: None }, gradients)
@@ -215,8 +215,8 @@ impl Operator for LinearCrossEntropyOf {
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let (hidden, weight) = (inputs.get("hidden")?, inputs.get("weight")?);
         let exact = Exact::new(inputs, params, weight.shape()[0], linear::exact_logits(hidden, weight))?;
-        let dloss = inputs.optional("dloss").map(|dloss| dloss.to_f64());
-        let factor = |row: usize| dloss.as_ref().map_or_else(|| exact.share(), |dloss| dloss[row]);
+        let dlosses = inputs.optional("dlosses").map(|dlosses| dlosses.to_f64());
+        let factor = |row: usize| dlosses.as_ref().map_or_else(|| exact.share(), |dlosses| dlosses[row]);
         Ok(match output {
             "losses" => rows.iter().map(|row| exact.loss(*row)).collect(),
             "lse" => rows.iter().map(|row| exact.lse(*row)).collect(),
@@ -256,7 +256,7 @@ impl Operator for LinearCrossEntropyOf {
                     "the losses' errors, and roundings of their sum",
                 )
             }
-            "hidden_gradient" => {
+            "dhidden" => {
                 let largest = if case.class == CaseClass::Production { 6.0 / (d as f64).sqrt() } else { 1.0 };
                 let why = "G sums to 2 in magnitude: its error times the greatest weight; one rounding to storage";
                 Tolerance::rounded(case.dtype, share * 2.0 * (of_g + f32_sums) * largest, f32_sums, why)
@@ -280,8 +280,8 @@ impl Operator for LinearCrossEntropyOf {
     fn gradient(&self) -> Option<Gradient> {
         self.is(&BACKWARD).then_some(Gradient {
             forward: &LINEAR_CROSS_ENTROPY,
-            of_outputs: &[("dloss", "losses")],
-            of_inputs: &[("hidden_gradient", "hidden"), ("weight_gradient", "weight")],
+            of_outputs: &[("dlosses", "losses")],
+            of_inputs: &[("dhidden", "hidden"), ("dweight", "weight")],
         })
     }
 }

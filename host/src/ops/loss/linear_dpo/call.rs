@@ -78,9 +78,9 @@ impl<'a, T: Float + Half> Call<'a, T> {
         let Some(gradients) = gradients else {
             return self.loss.launch(stream, (per_token.view(), -1.0), out, None);
         };
-        let mut dloss = Tensor::result(stream, tokens)?;
+        let mut dlosses = Tensor::result(stream, tokens)?;
         // The factor of the mean is left to the products.
-        self.loss.launch(stream, (per_token.view(), -1.0), out, Some((dloss.view_mut(), 1.0)))?;
-        self.losses()?.launch_backward(stream, dloss.view(), gradients, self.loss.share())
+        self.loss.launch(stream, (per_token.view(), -1.0), out, Some((dlosses.view_mut(), 1.0)))?;
+        self.losses()?.launch_backward(stream, dlosses.view(), gradients, self.loss.share())
     }
 }

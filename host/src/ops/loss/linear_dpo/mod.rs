@@ -47,7 +47,7 @@ use crate::runtime::view::{View, ViewMut};
 ///     ops::linear_dpo_with_gradient(&stream, &hidden, &weight, &targets, &offsets, &options)?;
 /// // Two tokens against one, each of probability 1/4.
 /// assert!((losses.value(&stream)? - 5f32.ln()).abs() < 1e-5);
-/// assert!(gradients.weight.to_vec(&stream)?[0] < 0.0);
+/// assert!(gradients.dweight.to_vec(&stream)?[0] < 0.0);
 /// # Ok(())
 /// # }
 /// ```
@@ -85,8 +85,8 @@ pub fn linear_dpo<'a, T: Float + Half>(
 ///     ops::linear_dpo_with_gradient(&stream, &hidden, &weight, &targets, &offsets, &Linear::new(Dpo::new(0.1)))?;
 /// let error = losses.check(&stream).unwrap_err().to_string();
 /// assert!(error.ends_with("`targets[1]` = 2: expected a class below 2 or -100, which is ignored"));
-/// assert!(gradients.weight.to_vec(&stream)?[0] > 0.0);
-/// assert_eq!(gradients.hidden.to_vec(&stream)?[1], f16::ZERO);
+/// assert!(gradients.dweight.to_vec(&stream)?[0] > 0.0);
+/// assert_eq!(gradients.dhidden.to_vec(&stream)?[1], f16::ZERO);
 /// # Ok(())
 /// # }
 /// ```
@@ -118,11 +118,11 @@ pub fn linear_dpo_with_gradient_into<'a, T: Float + Half>(
     targets: impl Into<View<'a, i32>>,
     offsets: impl Into<View<'a, i32>>,
     options: &Linear<Dpo<'_>>,
-    hidden_gradient: impl Into<ViewMut<'a, T>>,
-    weight_gradient: impl Into<ViewMut<'a, f32>>,
+    dhidden: impl Into<ViewMut<'a, T>>,
+    dweight: impl Into<ViewMut<'a, f32>>,
 ) -> Result<DpoLosses> {
     let layer = Layer { hidden: hidden.into(), weight: weight.into(), targets: targets.into() };
-    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
+    let gradients = Gradients { dhidden: dhidden.into(), dweight: dweight.into() };
     compute(&operator::WITH_GRADIENT, stream, layer, offsets.into(), options, Some(gradients))
 }
 

@@ -27,8 +27,8 @@ const REFERENCE: ArgInfo = ArgInfo::input("reference", "[2 pairs], contiguous: �
 const LOSSES: ArgInfo = ArgInfo::output("losses", "[pairs], contiguous").of(&[DType::F32]);
 const SUMS: ArgInfo = ArgInfo::output("sums", "[2 pairs], contiguous: π").of(&[DType::F32]);
 const TOTAL: ArgInfo = ArgInfo::output("total", "[1], mean or sum of the losses").of(&[DType::F32]);
-const OF_HIDDEN: ArgInfo = ArgInfo::output(linear::OF_HIDDEN, "[tokens, d], rows may be padded");
-const OF_WEIGHT: ArgInfo = ArgInfo::output("weight_gradient", "[classes, d], rows may be padded").of(&[DType::F32]);
+const DHIDDEN: ArgInfo = ArgInfo::output("dhidden", "[tokens, d], rows may be padded");
+const DWEIGHT: ArgInfo = ArgInfo::output("dweight", "[classes, d], rows may be padded").of(&[DType::F32]);
 
 const PARAMS: &[ParamInfo] = {
     let [beta, smoothing, sum] = dpo::PARAMS;
@@ -65,9 +65,9 @@ pub(super) static WITH_GRADIENT: OpInfo = facts(
         "linear_dpo_with_gradient",
         "loss.linear_dpo_fwd_bwd",
         "linear_dpo and its gradients",
-        "with G = ∂loss/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+        "with G = ∂loss/∂logits: dhidden = G · weight, dweight = Gᵀ · hidden",
     ],
-    &[HIDDEN, WEIGHT, TARGETS, OFFSETS, REFERENCE, LOSSES, SUMS, TOTAL, OF_HIDDEN, OF_WEIGHT],
+    &[HIDDEN, WEIGHT, TARGETS, OFFSETS, REFERENCE, LOSSES, SUMS, TOTAL, DHIDDEN, DWEIGHT],
 );
 
 /// A form of the operator in the registry.
@@ -163,7 +163,7 @@ impl Operator for LinearDpoOf {
             let rows = RowResults { per_row, total, bad: None, offsets: None };
             let results = Results { rows, sums: args.output("sums")? };
             let gradients = match self.has_gradient() {
-                true => Some(Gradients { hidden: args.output(linear::OF_HIDDEN)?, weight: args.output("weight_gradient")? }),
+                true => Some(Gradients { dhidden: args.output("dhidden")?, dweight: args.output("dweight")? }),
                 false => None,
             };
             call.launch(stream, results, gradients)
@@ -217,7 +217,7 @@ impl Operator for LinearDpoOf {
         self.has_gradient().then_some(Gradient {
             forward: &LINEAR_DPO,
             of_outputs: &[("", "total")],
-            of_inputs: &[(linear::OF_HIDDEN, "hidden"), ("weight_gradient", "weight")],
+            of_inputs: &[("dhidden", "hidden"), ("dweight", "weight")],
         })
     }
 }

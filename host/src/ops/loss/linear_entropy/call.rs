@@ -51,17 +51,21 @@ impl<'a, T: Float + Half> Call<'a, T> {
         let Entropy { temperature, factor } = options.loss;
         entropies.require_shape(info.name, "entropies", &[layer.rows])?;
         entropies.require_contiguous(info.name, "entropies")?;
-        let (dentropy, gradients) = gradients.unzip();
-        stream.require_devices(info.name, &[("entropies", &entropies), ("dentropy", &dentropy)])?;
-        if let Some(dentropy) = &dentropy {
-            dentropy.require_shape(info.name, "dentropy", &[layer.rows])?;
-            dentropy.require_contiguous(info.name, "dentropy")?;
+        let (dentropies, gradients) = gradients.unzip();
+        stream.require_devices(info.name, &[("entropies", &entropies), ("dentropies", &dentropies)])?;
+        if let Some(dentropies) = &dentropies {
+            dentropies.require_shape(info.name, "dentropies", &[layer.rows])?;
+            dentropies.require_contiguous(info.name, "dentropies")?;
         }
         let chunks = Chunks { memory: options.memory, accumulate: options.accumulate, factor: factor.into() };
         layer.by_chunks(stream, chunks, gradients, |rows, logits| {
-            let dentropy = dentropy.map(|dentropy| dentropy.slice(rows.clone())).transpose()?;
+            let dentropies = dentropies.map(|dentropies| dentropies.slice(rows.clone())).transpose()?;
             let call = entropy::Call::new(info, logits.into(), temperature)?;
-            call.launch(stream, Some(entropies.reborrow().slice(rows)?), dentropy.map(|dentropy| (dentropy, None)))
+            call.launch(
+                stream,
+                Some(entropies.reborrow().slice(rows)?),
+                dentropies.map(|dentropies| (dentropies, None)),
+            )
         })
     }
 }

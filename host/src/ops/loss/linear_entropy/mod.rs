@@ -106,11 +106,11 @@ pub fn linear_entropy_into<'a, T: Float + Half>(
 /// [`linear_entropy`] with the derivatives of Σ dentropy · entropy over the rows with respect to `hidden` and `weight`,
 /// computed while the logits exist.
 ///
-/// `dentropy` is `[rows]` and contiguous: −β for a bonus of β in a loss, 0 for prompts and padding. Automatic differentiation
+/// `dentropies` is `[rows]` and contiguous: −β for a bonus of β in a loss, 0 for prompts and padding. Automatic differentiation
 /// passes its upstream gradient here, which makes this its backward pass.
 ///
 /// # Errors
-/// Same as [`linear_entropy`], and [`Error::Layout`](crate::Error::Layout) if `dentropy` is not contiguous.
+/// Same as [`linear_entropy`], and [`Error::Layout`](crate::Error::Layout) if `dentropies` is not contiguous.
 ///
 /// # Example
 /// The mean over two tokens of three, whose entropy is to rise.
@@ -121,15 +121,15 @@ pub fn linear_entropy_into<'a, T: Float + Half>(
 /// # let stream = Device::open()?.stream()?;
 /// let hidden = Tensor::from_slice(&stream, [3, 1], &[1.0, 2.0, 3.0].map(f16::from_f32))?;
 /// let weight = Tensor::from_slice(&stream, [2, 1], &[0.0, 1.0].map(f16::from_f32))?;
-/// let dentropy = Tensor::from_slice(&stream, [3], &[0.0, -1.0, -1.0])?;
+/// let dentropies = Tensor::from_slice(&stream, [3], &[0.0, -1.0, -1.0])?;
 /// let options = Linear::new(Entropy::new().factor(1.0 / 2.0));
-/// let (entropies, gradients) = ops::linear_entropy_with_gradient(&stream, &hidden, &weight, &dentropy, &options)?;
+/// let (entropies, gradients) = ops::linear_entropy_with_gradient(&stream, &hidden, &weight, &dentropies, &options)?;
 /// let entropies = entropies.to_vec(&stream)?;
 /// assert!(entropies[0] > entropies[1] && entropies[1] > entropies[2]);
 /// // A step against the gradient brings the classes together; the first token has no part in it.
-/// let of_weight = gradients.weight.to_vec(&stream)?;
-/// assert!(of_weight[0] < 0.0 && of_weight[1] > 0.0);
-/// assert_eq!(gradients.hidden.to_vec(&stream)?[0], f16::ZERO);
+/// let dweight = gradients.dweight.to_vec(&stream)?;
+/// assert!(dweight[0] < 0.0 && dweight[1] > 0.0);
+/// assert_eq!(gradients.dhidden.to_vec(&stream)?[0], f16::ZERO);
 /// # Ok(())
 /// # }
 /// ```
@@ -137,14 +137,14 @@ pub fn linear_entropy_with_gradient<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
-    dentropy: impl Into<View<'a, f32>>,
+    dentropies: impl Into<View<'a, f32>>,
     options: &Linear<Entropy>,
 ) -> Result<(Tensor<f32>, LinearGradients<T>)> {
     let (hidden, weight) = (hidden.into(), weight.into());
     let call = Call::new(&operator::WITH_GRADIENT, hidden, weight, options)?;
     let mut entropies = call.uninit(stream)?;
     let mut gradients = LinearGradients::of(stream, &hidden, &weight, options.accumulate)?;
-    call.launch(stream, entropies.view_mut(), Some((dentropy.into(), gradients.views())))?;
+    call.launch(stream, entropies.view_mut(), Some((dentropies.into(), gradients.views())))?;
     Ok((entropies, gradients))
 }
 
@@ -159,13 +159,13 @@ pub fn linear_entropy_with_gradient_into<'a, T: Float + Half>(
     stream: &Stream,
     hidden: impl Into<View<'a, T>>,
     weight: impl Into<View<'a, T>>,
-    dentropy: impl Into<View<'a, f32>>,
+    dentropies: impl Into<View<'a, f32>>,
     options: &Linear<Entropy>,
     entropies: impl Into<ViewMut<'a, f32>>,
-    hidden_gradient: impl Into<ViewMut<'a, T>>,
-    weight_gradient: impl Into<ViewMut<'a, f32>>,
+    dhidden: impl Into<ViewMut<'a, T>>,
+    dweight: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
-    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
+    let gradients = Gradients { dhidden: dhidden.into(), dweight: dweight.into() };
     let call = Call::new(&operator::WITH_GRADIENT, hidden.into(), weight.into(), options)?;
-    call.launch(stream, entropies.into(), Some((dentropy.into(), gradients)))
+    call.launch(stream, entropies.into(), Some((dentropies.into(), gradients)))
 }

@@ -17,10 +17,10 @@ use crate::runtime::stream::Stream;
 
 const HIDDEN: ArgInfo = ArgInfo::input("hidden", "[rows, d], any strides");
 const WEIGHT: ArgInfo = ArgInfo::input("weight", "[classes, d], any strides");
-const DENTROPY: ArgInfo = ArgInfo::input("dentropy", "[rows], contiguous").of(&[DType::F32]);
+const DENTROPIES: ArgInfo = ArgInfo::input("dentropies", "[rows], contiguous").of(&[DType::F32]);
 const ENTROPIES: ArgInfo = ArgInfo::output("entropies", "[rows], contiguous").of(&[DType::F32]);
-const OF_HIDDEN: ArgInfo = ArgInfo::output(linear::OF_HIDDEN, "[rows, d], rows may be padded");
-const OF_WEIGHT: ArgInfo = ArgInfo::output("weight_gradient", "[classes, d], rows may be padded").of(&[DType::F32]);
+const DHIDDEN: ArgInfo = ArgInfo::output("dhidden", "[rows, d], rows may be padded");
+const DWEIGHT: ArgInfo = ArgInfo::output("dweight", "[classes, d], rows may be padded").of(&[DType::F32]);
 
 const TEMPERATURE: ParamInfo = ParamInfo::float("temperature", 1.0, "what the logits are divided by");
 const MEMORY: ParamInfo = ParamInfo::int("memory", 1 << 30, "bytes of logits at a time");
@@ -44,8 +44,8 @@ pub(super) static WITH_GRADIENT: OpInfo = OpInfo {
     name: "linear_entropy_with_gradient",
     bench_name: "loss.linear_entropy_fwd_bwd",
     summary: "linear_entropy and its gradients by row",
-    math: "with G = ∂(Σ dentropy · entropy)/∂logits: ∂hidden = factor · G · weight, ∂weight = factor · Gᵀ · hidden",
-    args: &[HIDDEN, WEIGHT, DENTROPY, ENTROPIES, OF_HIDDEN, OF_WEIGHT],
+    math: "with G = ∂(Σ dentropy · entropy)/∂logits: dhidden = factor · G · weight, dweight = factor · Gᵀ · hidden",
+    args: &[HIDDEN, WEIGHT, DENTROPIES, ENTROPIES, DHIDDEN, DWEIGHT],
     params: &[TEMPERATURE, MEMORY, FACTOR],
     ..FORWARD
 };
@@ -108,7 +108,7 @@ impl Operator for LinearEntropyOf {
         let [rows, d, classes] = case.dims(["rows", "d", "classes"])?;
         let mut specs = linear::specs(case, ["hidden", "weight"], [rows, d, classes]);
         if self.has_gradient() {
-            specs.push(InputSpec::new("dentropy", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
+            specs.push(InputSpec::new("dentropies", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -119,7 +119,7 @@ impl Operator for LinearEntropyOf {
         params.f32("temperature")?;
         let mut outputs = vec![TensorMeta::new("entropies", DType::F32, [rows])];
         if self.has_gradient() {
-            inputs.get("dentropy")?.has_shape(&[rows])?;
+            inputs.get("dentropies")?.has_shape(&[rows])?;
             params.f32("factor")?;
             outputs.extend(gradients);
         }
@@ -135,8 +135,8 @@ impl Operator for LinearEntropyOf {
             let call = Call::<T>::new(info, args.input("hidden")?, args.input("weight")?, &options)?;
             let gradients = match self.has_gradient() {
                 true => {
-                    let (hidden, weight) = (args.output(linear::OF_HIDDEN)?, args.output("weight_gradient")?);
-                    Some((args.input("dentropy")?, Gradients { hidden, weight }))
+                    let (dhidden, dweight) = (args.output("dhidden")?, args.output("dweight")?);
+                    Some((args.input("dentropies")?, Gradients { dhidden, dweight }))
                 }
                 false => None,
             };
@@ -151,8 +151,8 @@ impl Operator for LinearEntropyOf {
         if output == "entropies" {
             return Ok(rows.iter().map(|row| of_row(*row).entropy()).collect());
         }
-        let (dentropy, factor) = (inputs.get("dentropy")?.to_f64(), params.f64("factor")?);
-        let g = |row: usize| of_row(row).gradient(dentropy[row] * factor);
+        let (dentropies, factor) = (inputs.get("dentropies")?.to_f64(), params.f64("factor")?);
+        let g = |row: usize| of_row(row).gradient(dentropies[row] * factor);
         Ok(linear::exact_gradient(output, rows, [hidden, weight], g))
     }
 
@@ -178,7 +178,7 @@ impl Operator for LinearEntropyOf {
         let least = if case.dtype == DType::F16 { classes as f64 * f64::powi(2.0, -25) } else { 0.0 };
         let of_g = 2.0 * most / temperature * (roundoff(case.dtype) + 4.0 * (statistics + logits) + f32_sums) + least;
         let of_g = of_g * case.params.f64("factor")?.abs();
-        Ok(if output == linear::OF_HIDDEN {
+        Ok(if output == "dhidden" {
             let why = "the error of a row of G times the greatest weight; one rounding to storage";
             Tolerance::rounded(case.dtype, of_g * largest, f32_sums, why)
         } else {
@@ -195,8 +195,8 @@ impl Operator for LinearEntropyOf {
     fn gradient(&self) -> Option<Gradient> {
         self.has_gradient().then_some(Gradient {
             forward: &LINEAR_ENTROPY,
-            of_outputs: &[("dentropy", "entropies")],
-            of_inputs: &[(linear::OF_HIDDEN, "hidden"), ("weight_gradient", "weight")],
+            of_outputs: &[("dentropies", "entropies")],
+            of_inputs: &[("dhidden", "hidden"), ("dweight", "weight")],
         })
     }
 }

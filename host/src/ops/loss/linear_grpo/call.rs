@@ -62,7 +62,7 @@ impl<'a, T: Float + Half> Call<'a, T> {
         let chunks = Chunks { memory: options.memory, accumulate: options.accumulate, factor: (1.0 / scale).into() };
         let loss = CrossEntropy::sum().ignore(options.loss.ignored());
         let new = || Tensor::<f32>::result(stream, [layer.rows]);
-        let (mut of_token, mut lse, mut dloss) = (new()?, new()?, new()?);
+        let (mut of_token, mut lse, mut dlosses) = (new()?, new()?, new()?);
         let has_gradients = gradients.is_some();
         layer.by_chunks(stream, chunks, gradients, |rows, mut logits| {
             let targets = targets.slice(rows.clone())?;
@@ -71,14 +71,14 @@ impl<'a, T: Float + Half> Call<'a, T> {
             call.launch_part(stream, into, of_lse, None)?;
             let values = Values { values: of_token.view().slice(rows.clone())?, sign: -1.0, scale };
             let losses = out.per_row.reborrow().slice(rows.clone())?;
-            let by_loss = has_gradients.then(|| dloss.view_mut().slice(rows.clone())).transpose()?;
+            let by_loss = has_gradients.then(|| dlosses.view_mut().slice(rows.clone())).transpose()?;
             objective.launch_part(stream, &prepared, rows.clone(), values, losses, by_loss)?;
             if !has_gradients {
                 return Ok(());
             }
             let call = cross_entropy::Call::new(info, logits.reborrow().into(), targets, &loss)?;
             let (into, of_lse) = (of_token.view_mut().slice(rows.clone())?, lse.view_mut().slice(rows.clone())?);
-            call.launch_part(stream, into, of_lse, Some(dloss.view().slice(rows)?))
+            call.launch_part(stream, into, of_lse, Some(dlosses.view().slice(rows)?))
         })?;
         objective.total(stream, out)
     }

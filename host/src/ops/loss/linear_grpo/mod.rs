@@ -47,7 +47,7 @@ use crate::runtime::view::{View, ViewMut};
 ///     ops::linear_grpo_with_gradient(&stream, &hidden, &weight, &targets, &advantages, &offsets, &options)?;
 /// assert_eq!(losses.value(&stream)?, 0.0);
 /// // Class 3 was a token of the first sequence alone: it is to become likelier.
-/// assert!(gradients.weight.to_vec(&stream)?[24] < 0.0);
+/// assert!(gradients.dweight.to_vec(&stream)?[24] < 0.0);
 /// # Ok(())
 /// # }
 /// ```
@@ -99,11 +99,11 @@ pub fn linear_grpo_with_gradient_into<'a, T: Float + Half>(
     advantages: impl Into<View<'a, f32>>,
     offsets: impl Into<View<'a, i32>>,
     options: &Linear<Grpo<'_>>,
-    hidden_gradient: impl Into<ViewMut<'a, T>>,
-    weight_gradient: impl Into<ViewMut<'a, f32>>,
+    dhidden: impl Into<ViewMut<'a, T>>,
+    dweight: impl Into<ViewMut<'a, f32>>,
 ) -> Result<RowLosses> {
     let answers = Answers { targets: targets.into(), advantages: advantages.into(), offsets: offsets.into() };
-    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
+    let gradients = Gradients { dhidden: dhidden.into(), dweight: dweight.into() };
     compute(&operator::WITH_GRADIENT, stream, [hidden.into(), weight.into()], answers, options, Some(gradients))
 }
 

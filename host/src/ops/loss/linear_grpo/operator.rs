@@ -33,8 +33,8 @@ const REFERENCE: ArgInfo =
         .optional();
 const LOSSES: ArgInfo = ArgInfo::output("losses", "[tokens], contiguous: what each adds").of(&[DType::F32]);
 const TOTAL: ArgInfo = ArgInfo::output("total", "[1], their sum").of(&[DType::F32]);
-const OF_HIDDEN: ArgInfo = ArgInfo::output(linear::OF_HIDDEN, "[tokens, d], rows may be padded");
-const OF_WEIGHT: ArgInfo = ArgInfo::output("weight_gradient", "[classes, d], rows may be padded").of(&[DType::F32]);
+const DHIDDEN: ArgInfo = ArgInfo::output("dhidden", "[tokens, d], rows may be padded");
+const DWEIGHT: ArgInfo = ArgInfo::output("dweight", "[classes, d], rows may be padded").of(&[DType::F32]);
 
 const PARAMS: &[ParamInfo] = {
     let [low, high, beta, normalised, divisor, ignore] = grpo::PARAMS;
@@ -72,9 +72,9 @@ pub(super) static WITH_GRADIENT: OpInfo = facts(
         "linear_grpo_with_gradient",
         "loss.linear_grpo_fwd_bwd",
         "linear_grpo and its gradients",
-        "with G = ∂loss/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+        "with G = ∂loss/∂logits: dhidden = G · weight, dweight = Gᵀ · hidden",
     ],
-    &[HIDDEN, WEIGHT, TARGETS, ADVANTAGES, OFFSETS, OLD, REFERENCE, LOSSES, TOTAL, OF_HIDDEN, OF_WEIGHT],
+    &[HIDDEN, WEIGHT, TARGETS, ADVANTAGES, OFFSETS, OLD, REFERENCE, LOSSES, TOTAL, DHIDDEN, DWEIGHT],
 );
 
 /// A form of the operator in the registry.
@@ -168,7 +168,7 @@ impl Operator for LinearGrpoOf {
             let (per_row, total) = (args.output("losses")?, args.output("total")?);
             let results = RowResults { per_row, total, bad: None, offsets: None };
             let gradients = match self.has_gradient() {
-                true => Some(Gradients { hidden: args.output(linear::OF_HIDDEN)?, weight: args.output("weight_gradient")? }),
+                true => Some(Gradients { dhidden: args.output("dhidden")?, dweight: args.output("dweight")? }),
                 false => None,
             };
             call.launch(stream, results, gradients)
@@ -218,7 +218,7 @@ impl Operator for LinearGrpoOf {
         self.has_gradient().then_some(Gradient {
             forward: &LINEAR_GRPO,
             of_outputs: &[("", "total")],
-            of_inputs: &[(linear::OF_HIDDEN, "hidden"), ("weight_gradient", "weight")],
+            of_inputs: &[("dhidden", "hidden"), ("dweight", "weight")],
         })
     }
 }

@@ -73,22 +73,22 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
     pub(super) fn launch_backward(
         self,
         stream: &Stream,
-        dloss: View<'_, f32>,
+        dlosses: View<'_, f32>,
         gradients: Gradients<'_, T>,
     ) -> Result<()> {
         let rows = self.student.rows;
-        stream.require_devices(self.info.name, &[("targets", &self.options.loss.targets), ("dloss", &dloss)])?;
-        dloss.require_shape(self.info.name, "dloss", &[rows])?;
-        dloss.require_contiguous(self.info.name, "dloss")?;
+        stream.require_devices(self.info.name, &[("targets", &self.options.loss.targets), ("dlosses", &dlosses)])?;
+        dlosses.require_shape(self.info.name, "dlosses", &[rows])?;
+        dlosses.require_contiguous(self.info.name, "dlosses")?;
         let mut unused = Tensor::result(stream, [rows])?;
-        self.chunks(stream, unused.view_mut(), Some(dloss), Some(gradients), 1.0.into())
+        self.chunks(stream, unused.view_mut(), Some(dlosses), Some(gradients), 1.0.into())
     }
 
     fn chunks(
         &self,
         stream: &Stream,
         mut per_row: ViewMut<'_, f32>,
-        dloss: Option<View<'_, f32>>,
+        dlosses: Option<View<'_, f32>>,
         gradients: Option<Gradients<'_, T>>,
         factor: Scalar<'_>,
     ) -> Result<()> {
@@ -101,12 +101,12 @@ impl<'a, 'o, T: Float + Half> Call<'a, 'o, T> {
         let chunks = Chunks { memory, accumulate: options.accumulate, factor };
         student.by_chunks(stream, chunks, gradients, |rows, logits| {
             let of_teacher = teacher.logits(stream, rows.clone(), &mut buffer)?;
-            let dloss = dloss.map(|dloss| dloss.slice(rows.clone())).transpose()?;
+            let dlosses = dlosses.map(|dlosses| dlosses.slice(rows.clone())).transpose()?;
             let targets = options.loss.targets.map(|targets| targets.slice(rows.clone())).transpose()?;
             let of_student = if has_gradients { logits.into() } else { logits.as_view().into() };
             let of_chunk = KlDivergence { targets, ..options.loss };
             let call = kl_divergence::Call::new(info, of_student, of_teacher.as_view(), &of_chunk)?;
-            call.launch_part(stream, per_row.reborrow().slice(rows)?, dloss)
+            call.launch_part(stream, per_row.reborrow().slice(rows)?, dlosses)
         })
     }
 }

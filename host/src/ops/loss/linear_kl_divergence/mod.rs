@@ -47,7 +47,7 @@ use crate::runtime::view::{View, ViewMut};
 /// let (losses, gradients) =
 ///     ops::linear_kl_divergence_with_gradient(&stream, &hidden, &weight, teacher.0, teacher.1, &options)?;
 /// assert_eq!(losses.value(&stream)?, 0.0);
-/// assert_eq!(gradients.weight.to_vec(&stream)?, [0.0; 16]);
+/// assert_eq!(gradients.dweight.to_vec(&stream)?, [0.0; 16]);
 /// # Ok(())
 /// # }
 /// ```
@@ -95,17 +95,17 @@ pub fn linear_kl_divergence_with_gradient_into<'a, T: Float + Half>(
     teacher_hidden: impl Into<View<'a, T>>,
     teacher_weight: impl Into<View<'a, T>>,
     options: &Linear<KlDivergence<'_>>,
-    hidden_gradient: impl Into<ViewMut<'a, T>>,
-    weight_gradient: impl Into<ViewMut<'a, f32>>,
+    dhidden: impl Into<ViewMut<'a, T>>,
+    dweight: impl Into<ViewMut<'a, f32>>,
 ) -> Result<RowLosses> {
     let layers = [[hidden.into(), weight.into()], [teacher_hidden.into(), teacher_weight.into()]];
-    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
+    let gradients = Gradients { dhidden: dhidden.into(), dweight: dweight.into() };
     compute(&operator::WITH_GRADIENT, stream, layers, options, Some(gradients))
 }
 
 /// The derivatives of Σ dloss · loss with respect to `hidden` and `weight`, over the losses of the rows. The logits are recomputed.
 ///
-/// `dloss` is `[rows]` and contiguous.
+/// `dlosses` is `[rows]` and contiguous.
 ///
 /// # Errors
 /// Same as [`linear_kl_divergence`].
@@ -115,12 +115,12 @@ pub fn linear_kl_divergence_backward<'a, T: Float + Half>(
     weight: impl Into<View<'a, T>>,
     teacher_hidden: impl Into<View<'a, T>>,
     teacher_weight: impl Into<View<'a, T>>,
-    dloss: impl Into<View<'a, f32>>,
+    dlosses: impl Into<View<'a, f32>>,
     options: &Linear<KlDivergence<'_>>,
 ) -> Result<LinearGradients<T>> {
     let layers = [[hidden.into(), weight.into()], [teacher_hidden.into(), teacher_weight.into()]];
     let mut gradients = LinearGradients::of(stream, &layers[0][0], &layers[0][1], options.accumulate)?;
-    Call::new(&operator::BACKWARD, layers, options)?.launch_backward(stream, dloss.into(), gradients.views())?;
+    Call::new(&operator::BACKWARD, layers, options)?.launch_backward(stream, dlosses.into(), gradients.views())?;
     Ok(gradients)
 }
 
@@ -135,14 +135,14 @@ pub fn linear_kl_divergence_backward_into<'a, T: Float + Half>(
     weight: impl Into<View<'a, T>>,
     teacher_hidden: impl Into<View<'a, T>>,
     teacher_weight: impl Into<View<'a, T>>,
-    dloss: impl Into<View<'a, f32>>,
+    dlosses: impl Into<View<'a, f32>>,
     options: &Linear<KlDivergence<'_>>,
-    hidden_gradient: impl Into<ViewMut<'a, T>>,
-    weight_gradient: impl Into<ViewMut<'a, f32>>,
+    dhidden: impl Into<ViewMut<'a, T>>,
+    dweight: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let layers = [[hidden.into(), weight.into()], [teacher_hidden.into(), teacher_weight.into()]];
-    let gradients = Gradients { hidden: hidden_gradient.into(), weight: weight_gradient.into() };
-    Call::new(&operator::BACKWARD, layers, options)?.launch_backward(stream, dloss.into(), gradients)
+    let gradients = Gradients { dhidden: dhidden.into(), dweight: dweight.into() };
+    Call::new(&operator::BACKWARD, layers, options)?.launch_backward(stream, dlosses.into(), gradients)
 }
 
 fn compute<T: Float + Half>(

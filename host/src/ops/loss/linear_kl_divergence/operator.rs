@@ -23,8 +23,8 @@ const TEACHER_WEIGHT: ArgInfo = ArgInfo::input("teacher_weight", "[classes, teac
 const TARGETS: ArgInfo = ArgInfo::input("targets", "[rows], contiguous: which rows count").of(&[DType::I32]).optional();
 const LOSSES: ArgInfo = ArgInfo::output("losses", "[rows], contiguous").of(&[DType::F32]);
 const TOTAL: ArgInfo = ArgInfo::output("total", "[1], mean or sum of the losses").of(&[DType::F32]);
-const OF_HIDDEN: ArgInfo = ArgInfo::output(linear::OF_HIDDEN, "[rows, d], rows may be padded");
-const OF_WEIGHT: ArgInfo = ArgInfo::output("weight_gradient", "[classes, d], rows may be padded").of(&[DType::F32]);
+const DHIDDEN: ArgInfo = ArgInfo::output("dhidden", "[rows, d], rows may be padded");
+const DWEIGHT: ArgInfo = ArgInfo::output("dweight", "[classes, d], rows may be padded").of(&[DType::F32]);
 
 const PARAMS: &[ParamInfo] = {
     let [divergence, beta, temperature, ignore, sum] = kl_divergence::PARAMS;
@@ -67,9 +67,9 @@ pub(super) static WITH_GRADIENT: OpInfo = facts(
         "linear_kl_divergence_with_gradient",
         "loss.linear_kl_fwd_bwd",
         "linear_kl_divergence and its gradients",
-        "with G = ∂loss/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+        "with G = ∂loss/∂logits: dhidden = G · weight, dweight = Gᵀ · hidden",
     ],
-    &[HIDDEN, WEIGHT, TEACHER_HIDDEN, TEACHER_WEIGHT, TARGETS, LOSSES, TOTAL, OF_HIDDEN, OF_WEIGHT],
+    &[HIDDEN, WEIGHT, TEACHER_HIDDEN, TEACHER_WEIGHT, TARGETS, LOSSES, TOTAL, DHIDDEN, DWEIGHT],
     KERNELS,
 );
 
@@ -78,7 +78,7 @@ pub(super) static BACKWARD: OpInfo = facts(
         "linear_kl_divergence_backward",
         "loss.linear_kl_bwd",
         "gradients of linear_kl_divergence by row",
-        "with G = ∂(Σ dloss · loss)/∂logits: ∂hidden = G · weight, ∂weight = Gᵀ · hidden",
+        "with G = ∂(Σ dloss · loss)/∂logits: dhidden = G · weight, dweight = Gᵀ · hidden",
     ],
     &[
         HIDDEN,
@@ -86,9 +86,9 @@ pub(super) static BACKWARD: OpInfo = facts(
         TEACHER_HIDDEN,
         TEACHER_WEIGHT,
         TARGETS,
-        ArgInfo::input("dloss", "[rows], contiguous").of(&[DType::F32]),
-        OF_HIDDEN,
-        OF_WEIGHT,
+        ArgInfo::input("dlosses", "[rows], contiguous").of(&[DType::F32]),
+        DHIDDEN,
+        DWEIGHT,
     ],
     KERNELS,
 );
@@ -153,7 +153,7 @@ impl Operator for LinearKlDivergenceOf {
             if self.is(&BACKWARD) {
                 // Rows that do not count leave nothing of what stands upstream in the weight's gradient.
                 let none = Case::boundary(info, dtype, dims(5, 4, 8, 16)).values("targets", Values::Constant(-100.0));
-                cases.push(none.values("dloss", Values::Constant(f64::NAN)));
+                cases.push(none.values("dlosses", Values::Constant(f64::NAN)));
             }
         }
         cases
@@ -168,7 +168,7 @@ impl Operator for LinearKlDivergenceOf {
             specs.push(InputSpec::new("targets", DType::I32, [rows], Values::Integers { low: 0, high }));
         }
         if self.is(&BACKWARD) {
-            specs.push(InputSpec::new("dloss", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
+            specs.push(InputSpec::new("dlosses", DType::F32, [rows], Values::Uniform { low: -1.0, high: 1.0 }));
         }
         Ok(specs.into_iter().map(|spec| spec.in_case(case)).collect())
     }
@@ -185,7 +185,7 @@ impl Operator for LinearKlDivergenceOf {
         let of = |name, shape: &[usize]| TensorMeta::new(name, DType::F32, shape);
         let losses = [of("losses", &[rows]), of("total", &[1])];
         Ok(if self.is(&BACKWARD) {
-            inputs.get("dloss")?.has_shape(&[rows])?;
+            inputs.get("dlosses")?.has_shape(&[rows])?;
             gradients.into()
         } else if self.is(&WITH_GRADIENT) {
             losses.into_iter().chain(gradients).collect()
@@ -203,10 +203,10 @@ impl Operator for LinearKlDivergenceOf {
             let call = Call::<T>::new(info, [student, teacher], &options)?;
             let gradients = match self.is(&FORWARD) {
                 true => None,
-                false => Some(Gradients { hidden: args.output(linear::OF_HIDDEN)?, weight: args.output("weight_gradient")? }),
+                false => Some(Gradients { dhidden: args.output("dhidden")?, dweight: args.output("dweight")? }),
             };
             match gradients {
-                Some(gradients) if self.is(&BACKWARD) => call.launch_backward(stream, args.input("dloss")?, gradients),
+                Some(gradients) if self.is(&BACKWARD) => call.launch_backward(stream, args.input("dlosses")?, gradients),
                 gradients => {
                     let results = RowResults { per_row: args.output("losses")?, total: args.output("total")?, bad: None, offsets: None };
                     call.launch(stream, results, gradients)
@@ -221,8 +221,8 @@ impl Operator for LinearKlDivergenceOf {
         let teacher = linear::exact_logits(inputs.get("teacher_hidden")?, inputs.get("teacher_weight")?);
         let shape = [hidden.shape()[0], weight.shape()[0]];
         let exact = Exact::new(inputs, params, shape, student, teacher)?;
-        let dloss = inputs.optional("dloss").map(|dloss| dloss.to_f64());
-        let factor = |row: usize| dloss.as_ref().map_or_else(|| exact.share(), |dloss| dloss[row]);
+        let dlosses = inputs.optional("dlosses").map(|dlosses| dlosses.to_f64());
+        let factor = |row: usize| dlosses.as_ref().map_or_else(|| exact.share(), |dlosses| dlosses[row]);
         Ok(match output {
             "losses" => rows.iter().map(|row| exact.loss(*row)).collect(),
             "total" => vec![exact.total()],
@@ -260,7 +260,7 @@ impl Operator for LinearKlDivergenceOf {
                 let terms = if is_sum { rows as f64 } else { 1.0 };
                 Tolerance::new(terms * of_loss, 2.0 * f32_sums, "the losses' errors, and roundings of their sum")
             }
-            linear::OF_HIDDEN => {
+            "dhidden" => {
                 let why = "G sums to 2 in magnitude: its error times the greatest weight; one rounding to storage";
                 Tolerance::rounded(case.dtype, share * 2.0 * (of_g + f32_sums) * largest, f32_sums, why)
             }
@@ -283,8 +283,8 @@ impl Operator for LinearKlDivergenceOf {
     fn gradient(&self) -> Option<Gradient> {
         self.is(&BACKWARD).then_some(Gradient {
             forward: &LINEAR_KL_DIVERGENCE,
-            of_outputs: &[("dloss", "losses")],
-            of_inputs: &[(linear::OF_HIDDEN, "hidden"), ("weight_gradient", "weight")],
+            of_outputs: &[("dlosses", "losses")],
+            of_inputs: &[("dhidden", "hidden"), ("dweight", "weight")],
         })
     }
 }

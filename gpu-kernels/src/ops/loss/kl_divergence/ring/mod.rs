@@ -104,7 +104,7 @@ pub unsafe fn kl_divergence_ring<T: Element>(
     from: *const T,
     to: *const T,
     targets: *const i32,
-    dloss: *const f32,
+    dlosses: *const f32,
     share: *const f32,
     losses: *mut f32,
     gradient: *mut T,
@@ -145,7 +145,7 @@ pub unsafe fn kl_divergence_ring<T: Element>(
             let row = work.row(turn);
             let role = role(turn);
             // Issued before the wait for the sums.
-            let factor = scale * factor_of(role.counts, row, [dloss, share]);
+            let factor = scale * factor_of(role.counts, row, [dlosses, share]);
             let [p_max, q_max, from_sum, to_sum, ratios] = work.merged(turn);
             let (shares, mean) = role.shares([from_sum, to_sum, ratios]);
             let loss = role.loss(from_sum, shares[1], mean);
