@@ -173,6 +173,28 @@ unsafe fn mask<const NT: usize>(
     }
 }
 
+/// Scales and caps scores.
+#[inline(always)]
+unsafe fn cap<const NT: usize>(scores: &mut [[f32; 4]; NT], bias: Bias, scale: f32) {
+    for n in 0..NT {
+        for e in 0..4 {
+            (scores[n][e], _) = bias.cap(scores[n][e] * scale);
+        }
+    }
+}
+
+/// Multiplies the columns of O by their factors.
+#[inline(always)]
+fn rescale<const DM: usize, const NT: usize>(acc: &mut [[[f32; 4]; NT]; DM], factors: &[[f32; 2]; NT]) {
+    for m in 0..DM {
+        for n in 0..NT {
+            for e in 0..4 {
+                acc[m][n][e] *= factors[n][e % 2];
+            }
+        }
+    }
+}
+
 /// `DT` and `CH` are chunks of 16 bytes of a query and of a stored key, `DM` products of 16 rows that d takes, `NT` products of 8 columns
 /// that the queries take.
 #[inline(always)]
@@ -251,11 +273,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM
             apply(&mut scores, scales::<T, CH>(tile_k), lane);
         }
         if bias.softcap > 0.0 {
-            for n in 0..NT {
-                for e in 0..4 {
-                    (scores[n][e], _) = bias.cap(scores[n][e] * problem.scale);
-                }
-            }
+            cap(&mut scores, bias, problem.scale);
         }
         if !whole {
             mask(&mut scores, span, here, key, &queries_at, lane, f32::NEG_INFINITY);
@@ -263,13 +281,7 @@ unsafe fn decode<T: Half, C: Operand, const DT: usize, const CH: usize, const DM
         let factors = online.update(&mut scores, scale);
         // A maximum seldom changes after the first tiles.
         if warp::any(factors.iter().flatten().any(|factor| *factor != 1.0)) {
-            for m in 0..DM {
-                for n in 0..NT {
-                    for e in 0..4 {
-                        acc[m][n][e] *= factors[n][e % 2];
-                    }
-                }
-            }
+            rescale(&mut acc, &factors);
         }
         if C::SCALED {
             apply(&mut scores, scales::<T, CH>(tile_k).add(KEYS), lane);
