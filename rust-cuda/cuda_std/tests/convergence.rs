@@ -2,9 +2,11 @@
 //!
 //! Without a device toolchain the tests say so and pass; `cargo xtask test` fetches one first.
 
-use std::{fs, path::Path, sync::OnceLock};
+mod fixture;
 
-use cuda_builder::{Arch, BuildOutput, CudaBuilder, toolchain};
+use std::sync::OnceLock;
+
+use cuda_builder::{Arch, BuildOutput};
 use warpsim::{Checks, Fault, Gpu, Launch, Module, Options};
 
 /// How often each kernel calls its primitive.
@@ -57,26 +59,12 @@ const THREADS: u32 = 128;
 
 fn build() -> Option<&'static BuildOutput> {
     static BUILT: OnceLock<Option<BuildOutput>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        if let Err(why) = toolchain::find() {
-            eprintln!("skipped: {why}");
-            return None;
-        }
-        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let built = CudaBuilder::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/convergence"))
-            .arch(Arch::Sm90a)
-            .target_folder(scratch.join("device"))
-            .copy_to(scratch.join("convergence"))
-            .build();
-        Some(built.unwrap_or_else(|error| panic!("{error}")))
-    });
-    built.as_ref()
+    let folder = fixture::scratch("convergence");
+    BUILT.get_or_init(|| fixture::build("convergence", &[Arch::Sm90a], &folder)).as_ref()
 }
 
 fn ptx(built: &BuildOutput, symbol: &str) -> String {
-    let kernel = built.manifest.get(Arch::Sm90a, symbol).unwrap_or_else(|| panic!("`{symbol}` is built"));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("convergence");
-    fs::read_to_string(folder.join(kernel.file())).expect("its file is readable")
+    fixture::ptx(&built.manifest, Arch::Sm90a, symbol, &fixture::scratch("convergence"))
 }
 
 /// How many instructions of the entry start so.

@@ -3,9 +3,11 @@
 //! Without a GPU the tests say so and pass. The kernels are built here, or, where there is no device toolchain, read from
 //! the folder `CUDA_STD_PTX`, which an earlier run elsewhere filled (`CUDA_STD_PTX=folder cargo test --test device`).
 
+mod fixture;
+
 use std::{fs, path::PathBuf, sync::OnceLock};
 
-use cuda_builder::{Arch, CudaBuilder, Manifest};
+use cuda_builder::{Arch, Manifest};
 use cuda_std::{
     bf16, f16,
     launch::{Args, DevicePtr},
@@ -54,7 +56,7 @@ impl Gpu {
         let file = self.ptx.join("manifest.json");
         let manifest: Manifest = serde_json::from_slice(&fs::read(file).expect("a manifest")).expect("a manifest");
         let entry = manifest.get(self.arch, symbol).unwrap_or_else(|| panic!("no kernel `{symbol}`"));
-        let ptx = fs::read_to_string(self.ptx.join(entry.file())).expect("the kernel's PTX");
+        let ptx = fixture::ptx(&manifest, self.arch, symbol, &self.ptx);
         let module = Module::from_ptx(ptx, &[]).unwrap_or_else(|error| panic!("{symbol}: {error}"));
         let function = module.get_function(symbol).expect("its entry");
         let stream = Stream::new(StreamFlags::NON_BLOCKING, None).expect("a stream");
@@ -78,19 +80,8 @@ fn kernels() -> Option<PathBuf> {
         if let Some(folder) = given.as_ref().filter(|folder| folder.join("manifest.json").is_file()) {
             return Some(folder.clone());
         }
-        if let Err(why) = cuda_builder::toolchain::find() {
-            eprintln!("skipped: {why}");
-            return None;
-        }
-        let scratch = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let folder = given.unwrap_or_else(|| scratch.join("conformance"));
-        CudaBuilder::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/smoke"))
-            .arch(Arch::Sm80)
-            .arch(Arch::Sm90a)
-            .target_folder(scratch.join("device"))
-            .copy_to(&folder)
-            .build()
-            .unwrap_or_else(|error| panic!("{error}"));
+        let folder = given.unwrap_or_else(|| fixture::scratch("conformance"));
+        fixture::build("smoke", &[Arch::Sm80, Arch::Sm90a], &folder)?;
         Some(folder)
     });
     folder.clone()

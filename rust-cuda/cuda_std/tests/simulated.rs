@@ -2,35 +2,22 @@
 //!
 //! Without a device toolchain the tests say so and pass; `cargo xtask test` fetches one first.
 
-use std::{fs, path::Path, sync::OnceLock};
+mod fixture;
 
-use cuda_builder::{Arch, BuildOutput, CudaBuilder, toolchain};
+use std::sync::OnceLock;
+
+use cuda_builder::{Arch, BuildOutput};
 use cuda_std::{bf16, f16, math};
 use warpsim::{Finding, Gpu, Kernel, Kind, L4, Launch, Module, Options};
 
 fn build() -> Option<&'static BuildOutput> {
     static BUILT: OnceLock<Option<BuildOutput>> = OnceLock::new();
-    let built = BUILT.get_or_init(|| {
-        if let Err(why) = toolchain::find() {
-            eprintln!("skipped: {why}");
-            return None;
-        }
-        let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let built = CudaBuilder::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/smoke"))
-            .arch(Arch::Sm80)
-            .arch(Arch::Sm90a)
-            .target_folder(scratch.join("device"))
-            .copy_to(scratch.join("simulated"))
-            .build();
-        Some(built.unwrap_or_else(|error| panic!("{error}")))
-    });
-    built.as_ref()
+    let archs = [Arch::Sm80, Arch::Sm90a];
+    BUILT.get_or_init(|| fixture::build("smoke", &archs, &fixture::scratch("simulated"))).as_ref()
 }
 
 fn kernel(symbol: &str) -> Option<Kernel> {
-    let kernel = build()?.manifest.get(Arch::Sm80, symbol).unwrap_or_else(|| panic!("`{symbol}` is built"));
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simulated").join(kernel.file());
-    let ptx = fs::read_to_string(file).expect("its file is readable");
+    let ptx = fixture::ptx(&build()?.manifest, Arch::Sm80, symbol, &fixture::scratch("simulated"));
     Some(Module::parse(&ptx).and_then(|module| module.kernel(symbol)).unwrap_or_else(|error| panic!("{error}")))
 }
 

@@ -2,41 +2,17 @@
 //!
 //! Without a device toolchain the test says so and passes; `cargo xtask test` fetches one first.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
-};
+mod fixture;
 
-use cuda_builder::{Arch, BuildOutput, CudaBuilder, ptxas, toolchain};
+use std::{fs, path::Path, sync::OnceLock};
 
-/// Where the PTX goes.
-fn ptx_folder() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("smoke")
-}
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/smoke")
-}
+use cuda_builder::{Arch, BuildOutput, ptxas};
 
 /// Tests run side by side; the first of them builds, the others find the result.
-static BUILD: Mutex<()> = Mutex::new(());
-
-fn build() -> Option<BuildOutput> {
-    let _one = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Err(why) = toolchain::find() {
-        eprintln!("skipped: {why}");
-        return None;
-    }
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let built = CudaBuilder::new(folder())
-        .arch(Arch::Sm80)
-        .arch(Arch::Sm89)
-        .arch(Arch::Sm90a)
-        .target_folder(scratch.join("device"))
-        .copy_to(ptx_folder())
-        .build();
-    Some(built.unwrap_or_else(|error| panic!("{error}")))
+fn build() -> Option<&'static BuildOutput> {
+    static BUILT: OnceLock<Option<BuildOutput>> = OnceLock::new();
+    let archs = [Arch::Sm80, Arch::Sm89, Arch::Sm90a];
+    BUILT.get_or_init(|| fixture::build("smoke", &archs, &fixture::scratch("smoke"))).as_ref()
 }
 
 #[test]
@@ -83,10 +59,7 @@ fn attributes_reach_the_entry() {
 #[test]
 fn accesses_keep_their_width_and_state_space() {
     let Some(built) = build() else { return };
-    let ptx = |symbol| {
-        let kernel = built.manifest.get(Arch::Sm80, symbol).unwrap_or_else(|| panic!("{symbol} is built"));
-        fs::read_to_string(ptx_folder().join(kernel.file())).expect("its file is readable")
-    };
+    let ptx = |symbol| fixture::ptx(&built.manifest, Arch::Sm80, symbol, &fixture::scratch("smoke"));
     let scale = ptx("scale_bf16_v8");
     assert!(scale.contains("ld.global.v4.b32") && scale.contains("st.global.v4.b32"), "{scale}");
     assert_eq!(scale.matches("cvt.rn.bf16x2.f32").count(), 4);
@@ -108,7 +81,7 @@ fn accesses_keep_their_width_and_state_space() {
 #[test]
 fn the_fixture_is_complete() {
     let mut used = String::new();
-    read(&folder().join("src"), &mut used);
+    read(&fixture::folder("smoke").join("src"), &mut used);
     let mut source = String::new();
     read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut source);
     let mut missing = Vec::new();
