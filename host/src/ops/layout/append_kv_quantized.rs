@@ -9,7 +9,7 @@ use crate::f8e4m3;
 use crate::ops::elementwise::grid;
 use crate::ops::kv_cache::CacheShape;
 use crate::ops::model::*;
-use crate::ops::quant::{TINY, nearest, rounded, scale_of, scale_of_block};
+use crate::ops::quant::{TINY, max_nan, nearest, rounded, scale_of, scale_of_block};
 use crate::runtime::dtype::{DType, Dtype, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -311,9 +311,7 @@ impl Operator for AppendKvQuantized {
         // The scale of a vector, and its elements.
         let quantized = |row: usize| {
             let vector = reference::row(new, row);
-            // Not f64::max, which ignores NaN.
-            let greater = |max: f64, x: &f64| if x.is_nan() || x.abs() > max { x.abs() } else { max };
-            let max = vector.iter().fold(0.0, greater);
+            let max = vector.iter().map(|x| x.abs()).fold(0.0, max_nan);
             if cache == DType::I8 {
                 let (scale, inverse) = scale_of(max as f32, 127.0);
                 let elements = vector.iter().map(|x| rounded(*x, inverse, 0.0)).collect();

@@ -53,6 +53,11 @@ pub(super) fn rounded(x: f64, inverse: f32, zero: f64) -> f64 {
     (nearest + zero).clamp(-128.0, 127.0)
 }
 
+/// The greater value; NaN if either is, which `f64::max` would ignore.
+pub(super) fn max_nan(max: f64, x: f64) -> f64 {
+    if x.is_nan() || x > max { x } else { max }
+}
+
 /// About the standard deviation of values whose scale would be below the normal numbers.
 pub(super) const TINY: f64 = 1e-38;
 

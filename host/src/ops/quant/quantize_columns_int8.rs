@@ -3,7 +3,7 @@
 use cuda_std::launch::Dim3;
 use gpu_kernels::ops::quant::quantize_columns_int8 as gk;
 
-use super::{rounded, scale_of};
+use super::{max_nan, rounded, scale_of};
 use crate::dispatch;
 use crate::ops::elementwise::grid_of_rows;
 use crate::ops::model::*;
@@ -159,10 +159,7 @@ impl Operator for QuantizeColumnsInt8 {
         let mut maxima = vec![0.0f64; x.shape()[1]];
         for row in 0..x.shape()[0] {
             for (max, x) in maxima.iter_mut().zip(reference::row(x, row)) {
-                // Not f64::max, which ignores NaN.
-                if x.is_nan() || x.abs() > *max {
-                    *max = x.abs();
-                }
+                *max = max_nan(*max, x.abs());
             }
         }
         if output == "scales" {

@@ -3,7 +3,7 @@
 use cuda_std::launch::DevicePtrMut;
 use gpu_kernels::ops::quant::quantize_int4 as gk;
 
-use super::Zero;
+use super::{Zero, max_nan};
 use crate::dispatch;
 use crate::ops::elementwise::grid_of_rows;
 use crate::ops::model::*;
@@ -250,11 +250,7 @@ struct Grid {
 
 impl Grid {
     fn of(group: &[f64], asymmetric: bool) -> Self {
-        // Not f64::max, which ignores NaN.
-        let greatest = |sign: fn(f64) -> f64| {
-            let max = |max: f64, x: f64| if x.is_nan() || x > max { x } else { max };
-            group.iter().map(|x| sign(*x)).fold(0.0, max) as f32
-        };
+        let greatest = |sign: fn(f64) -> f64| group.iter().map(|x| sign(*x)).fold(0.0, max_nan) as f32;
         let below = greatest(|x| -x);
         let (range, steps) = if asymmetric { (greatest(|x| x) + below, 15.0) } else { (greatest(f64::abs), 7.0) };
         let least = steps * f32::MIN_POSITIVE;

@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::quant::quantize_rows_int8 as gk;
 
-use super::{is_packed, rounded, scale_of};
+use super::{is_packed, max_nan, rounded, scale_of};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
@@ -152,11 +152,9 @@ impl Operator for QuantizeRowsInt8 {
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, output: &str, rows: &[usize]) -> Result<Vec<f64>> {
         let x = inputs.get("x")?;
         Ok(reference::by_row(rows, |r| {
-            let row = x.range_f64(r * x.shape()[1]..(r + 1) * x.shape()[1]).unwrap_or_default();
-            // Not f64::max, which ignores NaN.
-            let max =
-                row.iter().fold(0.0, |max: f64, x| if x.is_nan() || x.abs() > max { x.abs() } else { max }) as f32;
-            let (scale, inverse) = scale_of(max, 127.0);
+            let row = reference::row(x, r);
+            let max = row.iter().map(|x| x.abs()).fold(0.0, max_nan);
+            let (scale, inverse) = scale_of(max as f32, 127.0);
             match output {
                 "q" => row.iter().map(|x| rounded(*x, inverse, 0.0)).collect(),
                 _ => vec![f64::from(scale)],

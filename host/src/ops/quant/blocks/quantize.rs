@@ -2,6 +2,7 @@
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel};
 
+use super::super::max_nan;
 use super::{Block, least_subnormal, nearest, scale};
 use crate::ops::elementwise::grid_of_rows;
 use crate::ops::model::*;
@@ -192,10 +193,7 @@ impl Quantization {
         for row in first..(first + self.block.rows).min(shape[0]) {
             for (c, x) in self.row(inputs, row).into_iter().enumerate() {
                 let max = &mut maxima[c / self.block.columns];
-                // Not f64::max, which ignores NaN.
-                if x.is_nan() || x.abs() > *max {
-                    *max = x.abs();
-                }
+                *max = max_nan(*max, x.abs());
             }
         }
         maxima
