@@ -124,6 +124,7 @@ fn acquire(c: &mut Clocks, w: &Warp, s: &Split, wait: Wait) {
     }
 }
 
+/// Runs a split until it is gone, waits, or has spent the budget.
 fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, left: &mut Left) -> Result<Turn, Fault> {
     let prog = cx.prog;
     let mut code = &prog.funcs[s.func as usize];
@@ -312,6 +313,7 @@ fn active(w: &Warp, s: &Split, i: &Inst) -> u32 {
     s.mask & if i.guard_neg { !p } else { p }
 }
 
+/// Executes an instruction that [`run_split`] does not handle itself.
 fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op: &Op, m: u32) -> Result<Flow, Fault> {
     let m = match warp_ops::meet(w, op, m) {
         Ok(m) => m,
