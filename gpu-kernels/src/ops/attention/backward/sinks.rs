@@ -11,14 +11,14 @@ pub const THREADS: u32 = 256;
 /// −Σ e^(b − L)·D over the queries of each head, in a fixed order.
 ///
 /// # Safety
-/// `sinks` and `d_sinks` are valid for a value a head, `lse` and `delta` for `batch` · heads · q_len; the grid has a block for each head. Packed
+/// `sinks` and `dsinks` are valid for a value a head, `lse` and `delta` for `batch` · heads · q_len; the grid has a block for each head. Packed
 /// sequences count as one.
 #[kernel(block = THREADS, shared = <BlockThreads as Threads>::Partials<1>, no_spills)]
 pub unsafe fn attention_dsinks(
     sinks: *const f32,
     lse: *const f32,
     delta: *const f32,
-    d_sinks: *mut f32,
+    dsinks: *mut f32,
     batch: u32,
     problem: Problem,
 ) {
@@ -39,6 +39,6 @@ pub unsafe fn attention_dsinks(
     }
     let [sum] = BlockThreads::reduce([sum], [0.0], 0, |[a], [b]| [a + b]);
     if thread::thread_idx_x() == 0 {
-        *d_sinks.add(head as usize) = sum;
+        *dsinks.add(head as usize) = sum;
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Call<'a, T> {
     pub(super) saved: Saved<'a, T>,
     pub(super) d_o: View<'a, T>,
     pub(super) gradients: [ViewMut<'a, T>; 3],
-    pub(super) d_sinks: Option<ViewMut<'a, f32>>,
+    pub(super) dsinks: Option<ViewMut<'a, f32>>,
     pub(super) problem: Checked<'a>,
     pub(super) strides: gk::Gradients,
 }
@@ -82,14 +82,14 @@ impl<'a, T: Float> Call<'a, T> {
         d_o: View<'a, T>,
         options: &Attention<'a>,
         gradients: [ViewMut<'a, T>; 3],
-        d_sinks: Option<ViewMut<'a, f32>>,
+        dsinks: Option<ViewMut<'a, f32>>,
     ) -> Result<Self> {
         let Saved { q, k, v, o, lse } = saved;
         let mut problem = Checked::new(&INFO, stream, [q, k, v], options)?;
         let [dq, dk, dv] = &gradients;
         stream.require_devices(
             INFO.name,
-            &[("o", &o), ("lse", &lse), ("d_o", &d_o), ("dq", dq), ("dk", dk), ("dv", dv), ("dsinks", &d_sinks)],
+            &[("o", &o), ("lse", &lse), ("d_o", &d_o), ("dq", dq), ("dk", dk), ("dv", dv), ("dsinks", &dsinks)],
         )?;
         for (name, view) in [("o", &o), ("d_o", &d_o)] {
             view.require_shape(INFO.name, name, q.shape())?;
@@ -101,9 +101,9 @@ impl<'a, T: Float> Call<'a, T> {
             view.require_shape(INFO.name, name, of.shape())?;
             view.require_inner_contiguous(INFO.name, name)?;
         }
-        if let Some(d_sinks) = &d_sinks {
-            d_sinks.require_shape(INFO.name, "dsinks", &[q.shape()[1]])?;
-            d_sinks.require_contiguous(INFO.name, "dsinks")?;
+        if let Some(dsinks) = &dsinks {
+            dsinks.require_shape(INFO.name, "dsinks", &[q.shape()[1]])?;
+            dsinks.require_contiguous(INFO.name, "dsinks")?;
             if problem.sinks().is_none() {
                 return Err(INFO.param_error("dsinks", "a gradient of sinks", "sinks among the options"));
             }
@@ -112,7 +112,7 @@ impl<'a, T: Float> Call<'a, T> {
         problem.sizes.o = outer(o.strides());
         let [dq, dk, dv] = [0, 1, 2].map(|i: usize| outer(gradients[i].strides()));
         let strides = gk::Gradients { d_o: outer(d_o.strides()), dq, dk, dv };
-        Ok(Self { saved, d_o, gradients, d_sinks, problem, strides })
+        Ok(Self { saved, d_o, gradients, dsinks, problem, strides })
     }
 
     /// Builds the call from a launch's tensors, whose types are known only at run time.
@@ -121,8 +121,8 @@ impl<'a, T: Float> Call<'a, T> {
         let [q, k, v, o] = [args.input("q")?, args.input("k")?, args.input("v")?, args.input("o")?];
         let saved = Saved { q, k, v, o, lse: args.input("lse")? };
         let gradients = [args.output("dq")?, args.output("dk")?, args.output("dv")?];
-        let d_sinks = if options.sinks.is_some() { Some(args.output("dsinks")?) } else { None };
-        Self::new(stream, saved, args.input("d_o")?, &options, gradients, d_sinks)
+        let dsinks = if options.sinks.is_some() { Some(args.output("dsinks")?) } else { None };
+        Self::new(stream, saved, args.input("d_o")?, &options, gradients, dsinks)
     }
 
     pub(super) fn launch(self, stream: &Stream) -> Result<()> {
@@ -167,10 +167,10 @@ impl<'a, T: Float> Call<'a, T> {
 
     /// The same call with `T` renamed to `U`, which is the same type.
     pub(super) fn cast<U: Float>(self) -> Call<'a, U> {
-        let Self { saved: Saved { q, k, v, o, lse }, d_o, gradients, d_sinks, problem, strides } = self;
+        let Self { saved: Saved { q, k, v, o, lse }, d_o, gradients, dsinks, problem, strides } = self;
         let [q, k, v, o, d_o] = [q, k, v, o, d_o].map(|x| View::of(x.part));
         let gradients = gradients.map(|x| ViewMut::of(x.part));
-        Call { saved: Saved { q, k, v, o, lse }, d_o, gradients, d_sinks, problem, strides }
+        Call { saved: Saved { q, k, v, o, lse }, d_o, gradients, dsinks, problem, strides }
     }
 
     /// Computes the per-query values; the exponents only if `wanted`.
@@ -196,11 +196,11 @@ impl<'a, T: Float> Call<'a, T> {
 
     /// Computes the gradients of sinks, if they are requested.
     pub(super) fn launch_dsinks(&mut self, stream: &Stream, delta: &Scratch<f32>) -> Result<()> {
-        let (Some(d_sinks), Some(sinks)) = (&mut self.d_sinks, self.problem.sinks()) else { return Ok(()) };
+        let (Some(dsinks), Some(sinks)) = (&mut self.dsinks, self.problem.sinks()) else { return Ok(()) };
         let Some(heads) = grid(&INFO, "sinks", sinks.len(), 1)? else { return Ok(()) };
         let (lse, delta) = (self.saved.lse.ptr(stream)?, delta.ptr_mut().into());
         let batch = self.problem.batch() as u32;
-        let args = (sinks.ptr(stream)?, lse, delta, d_sinks.ptr_mut(stream)?, batch, self.problem.sizes);
+        let args = (sinks.ptr(stream)?, lse, delta, dsinks.ptr_mut(stream)?, batch, self.problem.sizes);
         // SAFETY: the tensors are live and have these sizes, and the gradients are borrowed mutably.
         unsafe { stream.launch::<sinks::AttentionDsinks>(heads, args) }
     }

@@ -49,7 +49,7 @@ impl<T: Float + Half> Call<'_, T> {
     where
         hopper::AttentionBackwardHopper<T, D>: cuda_std::launch::Kernel<Args = MainArgs<T>>,
     {
-        if self.d_sinks.is_some() {
+        if self.dsinks.is_some() {
             let Numbers { delta, .. } = self.numbers::<delta::AttentionDelta<T, 8>>(stream, false)?;
             self.launch_dsinks(stream, &delta)?;
         }

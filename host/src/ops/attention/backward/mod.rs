@@ -114,7 +114,7 @@ pub fn attention_backward_into<'a, T: Float>(
     Call::new(stream, *saved, d_o.into(), options, [dq, dk, dv], None)?.launch(stream)
 }
 
-/// [`attention_backward_into`] that also writes the gradients of the options' sinks to `d_sinks`, `[heads]`, contiguous.
+/// [`attention_backward_into`] that also writes the gradients of the options' sinks to `dsinks`, `[heads]`, contiguous.
 ///
 /// # Errors
 /// Same as [`attention_backward`], and [`Error::InvalidParam`](crate::Error::InvalidParam) if there are no sinks.
@@ -124,10 +124,10 @@ pub fn attention_backward_with_sinks_into<'a, T: Float>(
     d_o: impl Into<View<'a, T>>,
     options: &Attention<'a>,
     gradients: AttentionGradientsMut<'a, T>,
-    d_sinks: impl Into<ViewMut<'a, f32>>,
+    dsinks: impl Into<ViewMut<'a, f32>>,
 ) -> Result<()> {
     let AttentionGradientsMut { dq, dk, dv } = gradients;
-    Call::new(stream, *saved, d_o.into(), options, [dq, dk, dv], Some(d_sinks.into()))?.launch(stream)
+    Call::new(stream, *saved, d_o.into(), options, [dq, dk, dv], Some(dsinks.into()))?.launch(stream)
 }
 
 /// The tensors whose rows have d elements.
