@@ -140,7 +140,7 @@ static INFO: OpInfo = OpInfo {
     name: "attention_backward",
     bench_name: "attn.bwd",
     summary: "gradient of attention",
-    math: "dv = pᵀ·do, ds = p∘(do·vᵀ − do·o), dq = ds·k·scale, dk = dsᵀ·q·scale",
+    math: "dv = pᵀ·d_o, ds = p∘(d_o·vᵀ − d_o·o), dq = ds·k·scale, dk = dsᵀ·q·scale",
     args: &[
         ArgInfo::input("q", "[batch, heads, q_len, d], d contiguous"),
         ArgInfo::input("k", "[batch, kv_heads, k_len, d], d contiguous"),
