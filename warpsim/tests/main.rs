@@ -46,6 +46,7 @@ mod zoo_converge;
 mod zoo_grid;
 mod zoo_heap;
 mod zoo_hopper;
+mod zoo_libraries;
 mod zoo_locks;
 mod zoo_matrix;
 mod zoo_order;

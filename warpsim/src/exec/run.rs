@@ -146,7 +146,11 @@ fn run_split(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &mut Split, lef
             }
         }
         if left.now <= left.end {
-            return Ok(Turn::Budget);
+            // Lanes that have met for an instruction execute it before any other split runs.
+            if w.group.is_none() {
+                return Ok(Turn::Budget);
+            }
+            left.now = left.now.max(1);
         }
         let i = &code.insts[s.pc as usize];
         left.now -= u64::from(i.first);
