@@ -63,6 +63,8 @@ pub struct Inst {
     pub first: bool,
     /// Whether it only copies a register.
     pub moves: bool,
+    /// Whether it only joins two halves, its operands `a` and `b`.
+    pub joins: bool,
     /// Whether its shared-memory address is in the executing thread's own block: `.shared`, without `::cluster`.
     pub own: bool,
     /// Whether it keeps bits of a word that is written back with other bits changed: the result counts as defined, whatever these bits are.
@@ -90,6 +92,7 @@ impl Inst {
             guard_neg: false,
             first: false,
             moves: false,
+            joins: false,
             own: false,
             keeps: false,
             offset: Offset::Opaque,
@@ -99,6 +102,14 @@ impl Inst {
             defs: 0,
             len: 0,
         }
+    }
+}
+
+impl Inst {
+    /// The registers that it only copies, or joins, into its destination.
+    pub fn copied(&self) -> impl Iterator<Item = Reg> {
+        let copied = if self.joins { [self.a, self.b] } else { [self.a, Reg::NONE] };
+        copied.into_iter().filter(|r| (self.moves || self.joins) && r.is_some())
     }
 }
 

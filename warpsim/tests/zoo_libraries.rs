@@ -1,9 +1,34 @@
 //! What kernels of CUTLASS and of NVIDIA's samples do that is correct and only looks like a mistake, and the mistakes that come
 //! closest to it.
 
-use crate::common::{read, try_run};
-use crate::zoo_order::kernel;
-use warpsim::{Checks, Gpu, Options};
+use crate::common::{all_options, read, try_run};
+use crate::zoo_order::{found, kernel};
+use warpsim::{Checks, Gpu, Kind, Options};
+
+#[test]
+fn halves_are_joined_behind_a_wgmma_fence_and_not_made() {
+    let make = "cvt.rn.f16.f32 %h1, %f7; cvt.rn.f16.f32 %h0, %f7;";
+    let join = "mov.b32 %r10, {%h0, %h1}; mov.b32 %r11, {%h1, %h0}; mov.b32 %r12, %r10; mov.b32 %r13, %r11;";
+    let body = |early: &str, late: &str| {
+        format!(
+            "mov.u32 %r6, %r2;\nL: add.u32 %r7, %r3, %r6; st.shared.u32 [%r7], 0; add.u32 %r6, %r6, 512; setp.lt.u32 %p2, %r6, 4096; @%p2 bra L;\n\
+             fence.proxy.async.shared::cta; bar.sync 0;\nmov.u64 %rd5, 0x4000001000080080; cvt.rn.f32.u32 %f7, %r1;\n\
+             mov.f32 %f1, %f7; mov.f32 %f2, %f7; mov.f32 %f3, %f7; mov.f32 %f4, %f7;\n{early}\nwgmma.fence.sync.aligned;\n{late}\n\
+             wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {{%f1,%f2,%f3,%f4}}, {{%r10,%r11,%r12,%r13}}, %rd5, 1, 1, 1, 0;\n\
+             wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n@%p1 st.global.f32 [%rd2], %f1;"
+        )
+    };
+    for o in all_options() {
+        let clean = found(&kernel(1, &body(make, join)), 1, 128, &o);
+        assert!(clean.is_empty(), "{}", clean[0]);
+        for (early, late) in
+            [("", format!("{make}{join}")), (make, join.replace("mov.b32 %r13, %r11;", "add.u32 %r13, %r11, 1;"))]
+        {
+            let caught = found(&kernel(1, &body(early, &late)), 1, 128, &o);
+            assert!(caught.iter().any(|f| f.kind == Kind::AsyncRace), "{late}");
+        }
+    }
+}
 
 /// Lane 0 polls for a flag that the other warp sets once the lanes beside it have gone ahead, so that they stay apart; then all
 /// add up by shuffles.

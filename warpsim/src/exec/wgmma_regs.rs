@@ -17,6 +17,17 @@ pub enum Last {
     Wgmma { group: u32, func: u32, pc: u32 },
 }
 
+impl Last {
+    /// The fences before it; a multiplication that was not waited for comes last.
+    fn fences(&self) -> u32 {
+        match self {
+            Last::Nothing => 0,
+            Last::Thread { fences, .. } => *fences,
+            Last::Wgmma { .. } => u32::MAX,
+        }
+    }
+}
+
 /// By register slot, for the slots that some `wgmma` uses.
 #[derive(Default)]
 pub struct WgRegs {
@@ -62,12 +73,13 @@ pub fn named(code: &Code) -> Vec<bool> {
         list.iter().chain([&i.d]).filter(|r| word(r)).for_each(|r| written[r.slot()] = true);
     }
     // Constants are never written, and have no state.
-    let moves: Vec<_> =
-        code.insts.iter().filter(|i| i.moves && word(&i.a) && word(&i.d) && written[i.a.slot()]).collect();
+    let into_words = code.insts.iter().filter(|i| word(&i.d));
+    let moves: Vec<_> = into_words.flat_map(|i| i.copied().map(|r| (i.d.slot(), r))).collect();
+    let moves: Vec<_> = moves.into_iter().filter(|(_, r)| word(r) && written[r.slot()]).collect();
     let mut grown = true;
     while std::mem::take(&mut grown) {
-        for i in moves.iter().rev() {
-            grown |= out[i.d.slot()] && !std::mem::replace(&mut out[i.a.slot()], true);
+        for (d, r) in moves.iter().rev() {
+            grown |= out[*d] && !std::mem::replace(&mut out[r.slot()], true);
         }
     }
     out
@@ -80,7 +92,7 @@ fn works_on<'a>(code: &'a Code, i: &Inst) -> &'a [Reg] {
 }
 
 /// Checks an instruction other than `wgmma` that reads or writes such registers. Moves between them are the compiler's way to rename
-/// registers, and disappear in the machine code.
+/// registers, and disappear in the machine code; nvcc also emits the joining of two halves after the fence that follows it in the source.
 pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
     let code = &cx.prog.funcs[s.func as usize];
     let named = &cx.launch.wgmma[s.func as usize];
@@ -98,12 +110,16 @@ pub fn access(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, m: u32) {
                 "touches a register of a wgmma that no wgmma.wait_group has waited for".into()
             });
         }
-        let from = if i.moves && mine(&&i.a) { *state.at(base + i.a.slot()) } else { Last::Nothing };
-        let new = match i.moves {
-            true if from != Last::Nothing => from,
+        if *r != i.d && i.copied().any(|source| source == *r) {
+            continue;
+        }
+        let from = i.copied().filter(|r| mine(&r)).map(|r| *state.at(base + r.slot()));
+        let from = from.filter(|last| *last != Last::Nothing).max_by_key(Last::fences);
+        let new = match from {
+            Some(from) => from,
             // A constant: nvcc emits the zeros that sums start from after the fence, and ptxas moves them before it.
-            true => *state.at(base + r.slot()),
-            false => now,
+            None if i.moves || i.joins => *state.at(base + r.slot()),
+            None => now,
         };
         *state.at(base + r.slot()) = new;
     }

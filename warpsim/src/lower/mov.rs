@@ -139,6 +139,11 @@ impl Lower<'_, '_> {
         for p in parts {
             regs.push(self.src(p, Ty::B(w as u8))?);
         }
+        if let ([a, b], 32) = (&regs[..], bits) {
+            let d = self.dst(d, Ty::B(32))?;
+            self.emit(Inst { d, a: *a, b: *b, joins: true, ..Inst::new(Op::Alu(ai::pack32())) });
+            return Ok(());
+        }
         let words: Vec<Reg> = regs
             .chunks((32 / w) as usize)
             .map(|c| {

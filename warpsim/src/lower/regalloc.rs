@@ -212,8 +212,10 @@ pub fn allocate(
     // A register that is moved into a register of a wgmma is tracked like it.
     let mut grown = pinned.contains(&true);
     while std::mem::take(&mut grown) {
-        for i in insts.iter().rev().filter(|i| i.moves && i.a.is_some() && !is_const[ids.of(i.a)]) {
-            grown |= pinned[ids.of(i.d)] && !std::mem::replace(&mut pinned[ids.of(i.a)], true);
+        for i in insts.iter().rev() {
+            for r in i.copied().filter(|r| !is_const[ids.of(*r)]) {
+                grown |= pinned[ids.of(i.d)] && !std::mem::replace(&mut pinned[ids.of(r)], true);
+            }
         }
     }
     let mut uninit = vec![false; ids.total];
