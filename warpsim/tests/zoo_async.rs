@@ -272,3 +272,19 @@ fn a_test_that_fails_orders_nothing() {
         }
     }
 }
+
+#[test]
+fn copies_follow_writes_of_another_block_through_a_fence() {
+    // Block 0 writes; the block with the last ticket adds to it by a copy.
+    let body = "mov.u32 %r6, %ctaid.x; setp.eq.and.u32 %p4, %r6, 0, %p1;\n@%p4 st.global.v4.u32 [%rd2+64], {%r2,%r2,%r2,%r2};\n\
+                @%p1 fence.acq_rel.gpu; @%p1 atom.global.inc.u32 %r8, [%rd2], 1; @!%p1 mov.u32 %r8, 0; setp.eq.u32 %p3, %r8, 1;\n\
+                @!%p3 bra DONE;\nfence.acq_rel.gpu;\n/*here*/\nst.shared.v4.u32 [%r3], {%r2,%r2,%r2,%r2}; fence.proxy.async.shared::cta;\n\
+                cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd2+64], [%r3], 16; cp.async.bulk.commit_group;\n\
+                cp.async.bulk.wait_group 0;\nDONE:";
+    for fence in ["fence.proxy.async.global;", "fence.proxy.async;"] {
+        check((1, 2, 32), &[Kind::MissingProxyFence], body, &[fence]);
+    }
+    // The writer may make its writes visible itself.
+    let body = body.replacen("@%p1 fence.acq_rel.gpu;", "/*there*/ @%p1 fence.acq_rel.gpu;", 1).replace("/*here*/", "");
+    check((1, 2, 32), &[Kind::MissingProxyFence], &body.replace("/*there*/", "/*here*/"), &["fence.proxy.async;"]);
+}

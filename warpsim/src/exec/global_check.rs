@@ -8,6 +8,7 @@ use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
 use crate::check::race::{Cause, UNFENCED, VOLATILE_LANES, named, together};
+use crate::check::view::AHEAD;
 use crate::ir::{Access, Inst, NumTy, Op, Scope};
 use crate::report::{Earlier, Kind, bytes};
 
@@ -157,7 +158,7 @@ fn judge(
         let was_write = k == 0;
         let mixed = || mixed(cx, s, old.pc());
         let (now, copy) = (old.uncopied(was_write), !was_write && t.write);
-        let found = conflict(cl, w.party(1 << t.lane), (me, t.write), (now, was_write), mixed);
+        let found = conflict(cx, cl, w.party(1 << t.lane), (me, t.write), (now, was_write), mixed);
         let found = found.or_else(|| (copy && may_read(cl, w, t, old)).then_some(Cause::InFlight));
         let (Some(cause), old) = (found, now) else { continue };
         if was_write && t.write && me.takes_down(old, [earlier[1], earlier[2]]) {
@@ -206,6 +207,7 @@ pub fn settle(cx: &Cx<'_>, cl: &Cluster, w: &Warp, lane: usize, alloc: usize, ad
 }
 
 fn conflict(
+    cx: &Cx<'_>,
     cl: &Cluster,
     p: Party,
     (me, write): (GStamp, bool),
@@ -224,7 +226,12 @@ fn conflict(
     }
     let c = cl.clocks.as_ref()?;
     let Some(b) = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0)) else {
-        return (!c.after_far(p, old.far(), old.lane(), old.time())).then_some(Cause::Unordered);
+        if !c.after_far(p, old.far(), old.lane(), old.time()) {
+            return Some(Cause::Unordered);
+        }
+        // What the fences of another cluster have covered is not known here. Without any fence nothing is covered.
+        let unseen = me.proxy() && was_write && !old.proxy() && old.far() != AHEAD && !cx.prog.fences_global;
+        return unseen.then_some(Cause::Proxy);
     };
     let agent = b.rank as usize * b.warps.len() + old.warp();
     let time = full_time(c.now(agent), old.time());

@@ -36,7 +36,7 @@ use rustc_hash::FxHashMap;
 
 pub(crate) use offsets::{addresses, passed};
 
-use crate::ir::Program;
+use crate::ir::{Fence, Inst, Op, Program};
 use crate::names::plain;
 use crate::ptx::ParseError;
 use crate::ptx::ast::{Ast, Func, Init, Name, Space, type_bytes_of};
@@ -105,6 +105,8 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         code.base = base;
         base = base.saturating_add(code.insts.len() as u32);
     }
+    let fences_global = |i: &Inst| matches!(i.op, Op::Fence(Fence::ProxyAsync { global: true, .. }));
+    let fences_global = funcs.iter().any(|code| code.insts.iter().any(fences_global));
     let mut params = vec![];
     let mut at = 0u32;
     for p in &entry.params {
@@ -142,6 +144,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         narrow: linker.narrow,
         relaxed: linker.relaxed,
         heap: linker.heap,
+        fences_global,
         in_step: arch::lacks(&ast.target, arch::FREE_LANES).is_some(),
         target: ast.target.clone(),
     })
