@@ -48,6 +48,7 @@ impl<T: Float + Half> Call<'_, T> {
     fn launch_hopper_of<const D: u32>(mut self, stream: &Stream) -> Result<()>
     where
         hopper::AttentionBackwardHopper<T, D>: cuda_std::launch::Kernel<Args = MainArgs<T>>,
+        finish::AttentionFinish<T, D>: cuda_std::launch::Kernel<Args = FinishArgs<T>>,
     {
         if self.dsinks.is_some() {
             let Numbers { delta, .. } = self.numbers::<delta::AttentionDelta<T, 8>>(stream, false)?;
@@ -56,25 +57,32 @@ impl<T: Float + Half> Call<'_, T> {
         let (sizes, strides) = (self.problem.sizes, self.strides);
         let heads = sizes.batch as usize * sizes.heads as usize;
         let padded = sizes.q_len.next_multiple_of(hopper::queries(D));
-        // Two numbers for every query of every tile, and a row of the sum for dQ.
+        // Two numbers for every query of every tile.
         let rows = heads * padded as usize;
         let (exponents, deltas) =
             (stream.workspace::<f32>(INFO.name, rows)?, stream.workspace::<f32>(INFO.name, rows)?);
-        let sums = stream.workspace::<f32>(INFO.name, rows * D as usize)?;
+        // A turn has as many heads of K as blocks run at a time: what these read and add to, all of its heads' queries each, should
+        // stay in L2. There is a row of the sums for dQ for every query of the heads of some turns.
+        let kv_heads = sizes.batch * (sizes.heads / sizes.group);
+        let at_once = (stream.device().info().multiprocessors / sizes.k_len.div_ceil(hopper::KEYS)).max(1);
+        let of_turns = |turns| at_once.saturating_mul(turns).min(kv_heads);
+        let (places, left) = (of_turns(hopper::TURNS), of_turns(hopper::TURNS - 1));
+        let summed = places as usize * sizes.group as usize * padded as usize;
+        let sums = stream.workspace::<f32>(INFO.name, summed * D as usize)?;
+        let counts = stream.workspace::<u32>(INFO.name, (hopper::COUNTS * kv_heads) as usize)?;
         let Saved { q, k, v, o, lse } = self.saved;
         let [dq, dk, dv] = &mut self.gradients;
         if let Some(grid) = grid(&INFO, "q", rows, prepare::ROWS as usize)? {
             let (o, d_o, lse) = (o.ptr(stream)?, self.d_o.ptr(stream)?, lse.ptr(stream)?);
-            let (exponents, deltas, sums) = (exponents.ptr_mut(), deltas.ptr_mut(), sums.ptr_mut());
-            let args = (o, d_o, lse, exponents, deltas, sums, padded, sizes, strides);
+            let (exponents, deltas) = (exponents.ptr_mut(), deltas.ptr_mut());
+            let (sums, counts, summed) = (sums.ptr_mut(), counts.ptr_mut(), summed as u64);
+            let args = (o, d_o, lse, exponents, deltas, sums, counts, summed, padded, sizes, strides);
             // SAFETY: the tensors are live and have these sizes and strides, with rows at multiples of 16 bytes, and so has the scratch memory.
             unsafe { stream.launch::<prepare::AttentionPrepare<T>>(grid, args)? };
         }
         if let Some(grid) = self.problem.key_blocks(&INFO, hopper::KEYS)? {
             let map =
                 |x: View<'_, T>, rows| tile_map(stream, x.ptr(stream)?.addr(), T::DTYPE, x.shape(), x.strides(), rows);
-            // As many heads as blocks that run at a time: what these read and add to, all of its head's queries each, should stay in L2.
-            let at_once = stream.device().info().multiprocessors / sizes.k_len.div_ceil(hopper::KEYS);
             let args = (
                 map(q, hopper::queries(D))?,
                 map(k, hopper::KEYS)?,
@@ -83,9 +91,12 @@ impl<T: Float + Half> Call<'_, T> {
                 exponents.ptr_mut().into(),
                 deltas.ptr_mut().into(),
                 sums.ptr_mut(),
+                counts.ptr_mut(),
+                dq.ptr_mut(stream)?,
                 dk.ptr_mut(stream)?,
                 dv.ptr_mut(stream)?,
-                at_once.max(1),
+                at_once,
+                places,
                 sizes,
                 strides,
             );
@@ -94,12 +105,13 @@ impl<T: Float + Half> Call<'_, T> {
             // has room for every tile of queries.
             unsafe { stream.launch::<hopper::AttentionBackwardHopper<T, D>>(grid, args)? };
         }
-        let pieces = rows * D as usize / hopper::PIECE as usize;
+        let pieces = (left * sizes.group) as usize * (padded as usize * D as usize / hopper::PIECE as usize);
         let Some(grid) = grid(&INFO, "q", pieces, 1)? else { return Ok(()) };
-        let args = (sums.ptr_mut().into(), dq.ptr_mut(stream)?, padded, sizes, strides);
+        let args = (sums.ptr_mut(), dq.ptr_mut(stream)?, places, kv_heads - left, sizes, strides);
         // SAFETY: there is a block for each piece; dq is borrowed mutably and has these sizes and strides.
-        unsafe { stream.launch::<finish::AttentionFinish<T>>(grid, args) }
+        unsafe { stream.launch::<finish::AttentionFinish<T, D>>(grid, args) }
     }
 }
 
+type FinishArgs<T> = <finish::AttentionFinish<T, 64> as cuda_std::launch::Kernel>::Args;
 type MainArgs<T> = <hopper::AttentionBackwardHopper<T, 64> as cuda_std::launch::Kernel>::Args;

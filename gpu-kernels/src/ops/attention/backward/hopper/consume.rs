@@ -9,9 +9,13 @@ use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Accumulators, Descriptor, K_MAJOR, MN_MAJOR, Registers};
 use cuda_std::{atomic, fence, matrix, thread, tma, warp};
 
-use super::{CONSUMERS, KEYS, Memory, PANEL, PART, PIECE, WARPGROUP, WG_KEYS, Walk, pieces_bytes, queries};
+use super::ring::Ring;
+use super::{
+    ADDED, CONSUMERS, CONSUMERS_AND_WARP, KEYS, Memory, PANEL, PART, PIECE, WARPGROUP, WG_KEYS, Walk, ZEROS,
+    pieces_bytes, queries,
+};
 use crate::ops::attention::fragments::{self, Rows};
-use crate::ops::attention::{Gradients, LOG2_E, Problem, Span, Tile};
+use crate::ops::attention::{Gradients, LOG2_E, Problem, Span, Tile, nonzero};
 
 /// The barrier at which both consumers meet.
 const MEETING: u32 = 1;
@@ -25,6 +29,7 @@ pub(super) struct Consumer<'a, T, const D: u32> {
     pub(super) memory: Memory<T, D>,
     pub(super) index: u32,
     pub(super) walk: Walk,
+    pub(super) ring: Ring<D>,
     pub(super) problem: &'a Problem,
 }
 
@@ -287,14 +292,13 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         const DT: usize,
     >(
         self,
-        sums: *mut f32,
         [dk, dv]: [*mut T; 2],
         gradients: &Gradients,
     ) where
         [f32; S]: Accumulators,
         [f32; HALF]: Accumulators,
     {
-        let Self { memory, index, walk, problem } = self;
+        let Self { memory, index, walk, ring, problem } = self;
         let Tile { sequence, head: kv_head, first: first_key } = walk.tile;
         let lane = thread::thread_idx_x() % 32;
         let warp_row = index * WG_KEYS + thread::thread_idx_x() % WARPGROUP / 32 * 16;
@@ -306,7 +310,14 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             if whole { None } else { Some((span, query + column as i32, key + row as i32)) }
         };
         let tiles = problem.q_len.div_ceil(queries(D));
-        let counted = |head: u32, tile: u32| (sequence.batch * problem.heads + head) * tiles + tile;
+        let kv_head_of_all = walk.kv_head(problem);
+        let place = ring.place(kv_head_of_all);
+        let counted = |head: u32, tile: u32| (place * problem.group + head % nonzero(problem.group)) * tiles + tile;
+        thread::named_barrier::sync(ZEROS, CONSUMERS_AND_WARP);
+        if pieces_bytes(D) > 0 {
+            // Of the zeros, to which the copy engine adds.
+            fence::proxy_async_global();
+        }
         let mut state = State { s: [0.0f32; S], dp: [0.0f32; S], dk: [0.0f32; HALF], dv: [0.0f32; HALF] };
         if walk.steps() > 0 {
             memory.full_keys().wait_parity(0);
@@ -316,9 +327,12 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             memory.full_values().wait_parity(0);
             wgmma::wait_for::<0>(&mut state.s);
             match D {
-                64 => self.later::<S, HALF, STEPS, EARLY, LATE>(&mut state, hidden, sums, counted),
-                _ => self.at_once::<S, HALF, STEPS>(&mut state, hidden, sums, counted),
+                64 => self.later::<S, HALF, STEPS, EARLY, LATE>(&mut state, hidden, ring.sums, counted),
+                _ => self.at_once::<S, HALF, STEPS>(&mut state, hidden, ring.sums, counted),
             }
+        }
+        if pieces_bytes(D) == 0 {
+            thread::named_barrier::arrive(ADDED, CONSUMERS_AND_WARP);
         }
 
         // Each consumer's results leave through the shared memory of the other's keys, which is free when both are
@@ -334,11 +348,12 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         let grouped = |acc: [f32; HALF]| -> [[f32; 4]; DT] { array::from_fn(|j| array::from_fn(|e| acc[4 * j + e])) };
         let (to, factors) = (rows(dk, gradients.dk), [problem.scale; 2]);
         fragments::store::<T, DT>(&grouped(state.dk), factors, through(memory.k()), row, first, to, lane);
+        if pieces_bytes(D) > 0 {
+            // Until the data that this warp has submitted is added.
+            tma::wait_group::<0>();
+            thread::named_barrier::arrive(ADDED, CONSUMERS_AND_WARP);
+        }
         let to = rows(dv, gradients.dv);
         fragments::store::<T, DT>(&grouped(state.dv), [1.0; 2], through(memory.v()), row, first, to, lane);
-        if pieces_bytes(D) > 0 {
-            // The shared memory is released when the block ends, so the block must not end earlier.
-            self.wait_until_sent();
-        }
     }
 }

@@ -10,9 +10,11 @@
 //! consumers' halves meet; each consumer then forms half of the result over all the block's keys, and adds it to an f32
 //! sum in global memory. At d = 128 the copy engine does this addition from shared memory, where a warp leaves its
 //! part; at d = 64 shared memory is full, and a warp adds from registers, four values at a time. The sum is kept in the
-//! order in which threads hold their results, one [`PIECE`] per consumer and tile; [`prepare`] sets it to zero,
-//! [`finish`] scales it, rounds it and puts it in order. The order of these additions is not deterministic: the last
-//! bits of dQ vary from run to run, which is why [`mma`](super::mma) stays as the deterministic form.
+//! order in which threads hold their results, one [`PIECE`] per consumer and tile. Only a few heads have sums at a time
+//! (`ring`): [`prepare`] zeroes those of the first, the warps of the producer warpgroup that load nothing round those of
+//! earlier heads and zero them for later ones, and [`finish`] rounds those of the last. The order of these additions is
+//! not deterministic: the last bits of dQ vary from run to run, which is why [`mma`](super::mma) stays as the
+//! deterministic form.
 //!
 //! **Overlap.** If the consumers ran in step, both would compute exponentials and then both would multiply. The second
 //! consumer therefore waits for dS of the first before it starts the tile: they stay half a tile apart, and one's
@@ -31,7 +33,8 @@
 //! written and read once, 64, or go from registers, 32: in all 2940 or 2560 cycles. Predicted: 3000 cycles, if the
 //! halves fit into each other; measured on an H200: 3980, and 4430 at d = 64, both by the order of d = 128; in step
 //! 4340 and 4670. That of d = 64 took a tenth less on an H100. With pieces by the copy engine, numbers loaded ahead of
-//! products, and descriptors that do not spill, the fastest launches of d = 128 take 0.945 of that. 32 KiB go to L2 for
+//! products, and descriptors that do not spill, the fastest launches of d = 128 take 0.945 of that. With sums for few
+//! heads, 2048 tokens take 0.95 to 0.98 of what they took with kernels that zeroed and rounded all. 32 KiB go to L2 for
 //! the sum of dQ, and 33 KiB come from it: without these additions a tile of d = 128 would take 0.83 of the time on an
 //! H200, with half of them 0.915. All multiprocessors together add a piece's 32 KiB in 2110 cycles at best, by either
 //! way.
@@ -46,15 +49,18 @@ mod consume;
 pub mod finish;
 mod later;
 pub mod prepare;
+mod ring;
 
 use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::{grid, kernel, regs, thread, tma, warp};
+use cuda_std::{atomic, grid, kernel, regs, thread, tma, warp};
 
 use self::consume::Consumer;
-use crate::ops::attention::{Bounds, Gradients, Problem, Side, Tile};
+use self::ring::Ring;
+pub use self::ring::{COUNTS, TURNS};
+use crate::ops::attention::{Bounds, Gradients, Problem, Side, Tile, nonzero};
 
 /// Keys of a block.
 pub const KEYS: u32 = 128;
@@ -76,8 +82,15 @@ pub const fn queries(d: u32) -> u32 {
 pub const PIECE_QUERIES: u32 = 64;
 /// f32 of a piece.
 pub const PIECE: u32 = PIECE_QUERIES * PANEL;
-/// And of a warp's part of one, in the order in which its lanes hold it: four at a time.
-const PART: u32 = PIECE / 4;
+/// Warps of a consumer, and f32 of a warp's part of a piece, in the order in which its lanes hold it: four at a time.
+const WARPS: u32 = WARPGROUP / 32;
+const PART: u32 = PIECE / WARPS;
+
+/// The barrier at which consumers wait for sums that are zero, and the one at which additions to them are complete.
+const ZEROS: u32 = 5;
+const ADDED: u32 = 6;
+/// Who meets there: the consumers and a warp.
+const CONSUMERS_AND_WARP: u32 = CONSUMERS * WARPGROUP + 32;
 
 /// Tiles of queries in flight.
 const STAGES: u32 = 3;
@@ -104,7 +117,7 @@ const fn pieces_bytes(d: u32) -> u32 {
 /// K, V, the ring of Q and dO, two buffers of dS, pieces, the ring of numbers, and barriers.
 pub const fn shared_bytes(d: u32) -> usize {
     let numbers = STAGES * 2 * queries(d) * 4;
-    (tiles_bytes(d) + pieces_bytes(d) + numbers) as usize + (2 + 2 * STAGES) as usize * size_of::<Barrier>()
+    (tiles_bytes(d) + pieces_bytes(d) + numbers) as usize + (3 + 2 * STAGES) as usize * size_of::<Barrier>()
 }
 
 /// The block's shared memory by name. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
@@ -160,6 +173,12 @@ impl<T, const D: u32> Memory<T, D> {
         self.exponents(STAGES).cast::<Barrier>().add(index)
     }
 
+    /// Not 0 when the last tile has been asked for.
+    #[inline(always)]
+    fn all_loaded(self) -> SharedPtr<u32> {
+        self.barrier(2 + 2 * STAGES).cast()
+    }
+
     #[inline(always)]
     fn full_keys(self) -> SharedPtr<Barrier> {
         self.barrier(0)
@@ -202,6 +221,12 @@ impl Walk {
         Some(Self { tile, group: problem.group, first, end })
     }
 
+    /// The head of K, counted over all batches.
+    #[inline(always)]
+    fn kv_head(self, problem: &Problem) -> u32 {
+        self.tile.sequence.batch * (problem.heads / nonzero(problem.group)) + self.tile.head
+    }
+
     /// The first head, and the first tile of its queries.
     #[inline(always)]
     fn start(self) -> (u32, u32) {
@@ -223,11 +248,12 @@ impl Walk {
 /// dK and dV, and the sum of dQ, for heads of exactly `D` elements, without soft cap, ALiBi, lengths and packed sequences.
 ///
 /// The maps' dimensions are d, tokens, heads and batches: `q` and `d_o` load [`PANEL`] × [`queries`] boxes, `k` and `v` [`PANEL`] × [`KEYS`], in 128-byte
-/// swizzle; loads outside a tensor read zero. `exponents`, `deltas` and `sums` are as [`prepare`] leaves them. Blocks that are neighbours work on
-/// `at_once` heads of K, above 0.
+/// swizzle; loads outside a tensor read zero. `exponents`, `deltas`, `sums` and `counts` are as [`prepare`] leaves them. Blocks that are neighbours work on
+/// `at_once` heads of K, above 0. `places` heads of K have sums: as many as [`TURNS`] turns have, or all. dQ of the heads of the last `TURNS` − 1 turns
+/// is left to [`finish`].
 ///
 /// # Safety
-/// The maps describe live tensors of the problem's sizes, `dk` and `dv` are valid at their strides with rows at multiples of 16 bytes, and the
+/// The maps describe live tensors of the problem's sizes, `dq`, `dk` and `dv` are valid at their strides with rows at multiples of 16 bytes, and the
 /// grid has a block for every tile of [`KEYS`] keys of each head of K.
 #[kernel(
     dtypes(T: half), values(D: 64, 128), block = THREADS, min_blocks = 1, shared = { shared_bytes(D) }, arch = "sm_90a",
@@ -242,9 +268,12 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     exponents: *const f32,
     deltas: *const f32,
     sums: *mut f32,
+    counts: *mut u32,
+    dq: *mut T,
     dk: *mut T,
     dv: *mut T,
     at_once: u32,
+    places: u32,
     problem: Problem,
     gradients: Gradients,
 ) {
@@ -255,6 +284,7 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
     // registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
     if thread::thread_idx_x() == 0 {
+        memory.all_loaded().write(0);
         memory.full_keys().init(1);
         memory.full_values().init(1);
         for stage in 0..STAGES {
@@ -263,18 +293,51 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
         }
     }
     thread::sync_threads();
+    let ring = Ring { sums, counts, places, behind: (TURNS - 1) * at_once };
     if warpgroup == 0 {
         // The block starts with 24·128 + 240·256 registers.
         regs::decrease::<24>();
-        if thread::thread_idx_x() == 0 && walk.steps() > 0 {
+        let warp = warp::shuffle_idx(thread::thread_idx_x() / 32, 0);
+        if warp > 0 {
+            keep_sums(memory, ring, warp, walk, dq, &problem, &gradients);
+        } else if thread::thread_idx_x() == 0 && walk.steps() > 0 {
             produce(memory, [q, k, v, d_o], [exponents, deltas], walk, &problem);
         }
     } else {
         regs::increase::<240>();
-        let consumer = Consumer { memory, index: warpgroup - 1, walk, problem: &problem };
+        let consumer = Consumer { memory, index: warpgroup - 1, walk, ring, problem: &problem };
         match D {
-            64 => consumer.run::<32, 64, 8, 4, 4, 8>(sums, [dk, dv], &gradients),
-            _ => consumer.run::<64, 32, 4, 4, 0, 16>(sums, [dk, dv], &gradients),
+            64 => consumer.run::<32, 64, 8, 4, 4, 8>([dk, dv], &gradients),
+            _ => consumer.run::<64, 32, 4, 4, 0, 16>([dk, dv], &gradients),
+        }
+    }
+}
+
+/// Lets the consumers add to the head's sums once these are zero, rounds sums of an earlier head, and says when the
+/// block has added all it has. Run by the warps of the producer warpgroup but its first.
+#[inline(always)]
+unsafe fn keep_sums<T: Half, const D: u32>(
+    memory: Memory<T, D>,
+    ring: Ring<D>,
+    warp: u32,
+    walk: Walk,
+    dq: *mut T,
+    problem: &Problem,
+    gradients: &Gradients,
+) {
+    let head = walk.kv_head(problem);
+    if warp == 1 {
+        ring.wait_for_zeros(head, problem);
+        thread::named_barrier::arrive(ZEROS, CONSUMERS_AND_WARP);
+    }
+    // A block that is about to end does not begin more. The head's first block does what is left.
+    let ends = || walk.steps() == 0 || atomic::block::load_acquire_u32(memory.all_loaded().as_ptr()) != 0;
+    let may_stop = || walk.tile.first > 0 && ends();
+    ring.round(head, problem.k_len.div_ceil(KEYS), dq, problem, gradients, may_stop);
+    if warp == 1 {
+        thread::named_barrier::sync(ADDED, CONSUMERS_AND_WARP);
+        if thread::thread_idx_x().is_multiple_of(32) {
+            ring.has_added(head);
         }
     }
 }
@@ -294,7 +357,7 @@ unsafe fn produce<T: Half, const D: u32>(
         full.arrive_expect_tx(2 * keys_elements(D));
         for panel in 0..D / PANEL {
             let at = [(panel * PANEL) as i32, first_key as i32, kv_head as i32, batch];
-            tma::load_4d(to.add(panel * KEYS * PANEL), map, at, full);
+            tma::load_4d_hint(to.add(panel * KEYS * PANEL), map, at, full, tma::CachePolicy::evict_first());
         }
     };
     load(memory.k(), k, memory.full_keys());
@@ -323,4 +386,5 @@ unsafe fn produce<T: Half, const D: u32>(
         (head, tile) = walk.next(head, tile);
         step += 1;
     }
+    atomic::block::store_release_u32(memory.all_loaded().as_ptr(), 1);
 }

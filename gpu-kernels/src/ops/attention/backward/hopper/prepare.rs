@@ -1,4 +1,4 @@
-//! Prepares the per-query numbers, D and the logsumexp in the form that exponents use, and zeroes the sum of dQ.
+//! Prepares the per-query numbers, D and the logsumexp in the form that exponents use, and zeroes the sums of dQ.
 
 use core::array;
 
@@ -6,6 +6,7 @@ use cuda_std::float::Half;
 use cuda_std::vector::Pack;
 use cuda_std::{grid, kernel, thread, warp};
 
+use super::ring::COUNTS;
 use crate::ops::attention::{Gradients, LOG2_E, Problem, nonzero};
 
 /// Threads of a block.
@@ -21,8 +22,8 @@ const fn place(query: u32) -> u32 {
     query % 8 / 2 * 4 + query / 8 * 2 + query % 2
 }
 
-/// For every query of every tile, `padded` of them a head, a multiple of [`ROWS`]: D, the negative of the logsumexp to base 2, and d zeros of `sums`; for those
-/// that do not exist or see nothing −∞, which makes their weights 0. Numbers of 16 queries each are in the order of `place`.
+/// For every query of every tile, `padded` of them a head, a multiple of [`ROWS`]: D and the negative of the logsumexp to base 2; for those
+/// that do not exist or see nothing −∞, which makes their weights 0. Numbers of 16 queries each are in the order of `place`. Sums and counts become zero.
 ///
 /// # Safety
 /// `o` and `d_o` are valid at their strides with rows at multiples of 16 bytes, `lse` for batch · heads · q_len values, `exponents` and `deltas` for
@@ -36,6 +37,8 @@ pub unsafe fn attention_prepare<T: Half>(
     exponents: *mut f32,
     deltas: *mut f32,
     sums: *mut f32,
+    counts: *mut u32,
+    summed: u64,
     padded: u32,
     problem: Problem,
     gradients: Gradients,
@@ -61,9 +64,14 @@ pub unsafe fn attention_prepare<T: Half>(
             sum += products.into_iter().sum::<f32>();
         }
     }
-    let zeros = sums.add(row * problem.d as usize);
-    for pack in 0..problem.d / (4 * TEAM) {
-        Pack([0.0f32; 4]).store(zeros.add(((pack * TEAM + lane) * 4) as usize));
+    if (row as u64) < summed {
+        let zeros = sums.add(row * problem.d as usize);
+        for pack in 0..problem.d / (4 * TEAM) {
+            Pack([0.0f32; 4]).store(zeros.add(((pack * TEAM + lane) * 4) as usize));
+        }
+    }
+    if block < problem.batch * problem.heads / nonzero(problem.group) && thread < COUNTS {
+        *counts.add((block * COUNTS + thread) as usize) = 0;
     }
     let sum = warp::reduce_width::<TEAM, f32>(sum, |a, b| a + b);
     if lane == 0 {
