@@ -49,7 +49,7 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
         tests.is_some_and(|tests| tests.info().name == op.info().name)
     })?;
     MUTANTS.fetch_add(mutation.count(), Ordering::Relaxed);
-    let mutants = mutation.run(2, |_| {})?;
+    let mutants = mutation.run(8, |_| {})?;
     let missed: Vec<_> = mutants.iter().filter(|mutant| mutant.caught.is_none()).collect();
     if missed.is_empty() { Ok(()) } else { Err(format!("{missed:#?}").into()) }
 }
