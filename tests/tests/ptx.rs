@@ -94,7 +94,8 @@ fn memory_is_accessed_by_its_address_space() {
         let line = line.trim_start();
         ["ld.", "st."].iter().any(|access| {
             line.strip_prefix(access).is_some_and(|rest| {
-                !["param", "global", "shared", "const", "async"].iter().any(|space| {
+                // Loads that acquire and stores that release are atomic operations, which take pointers to any space.
+                !["param", "global", "shared", "const", "async", "acquire", "release"].iter().any(|space| {
                     rest.split_whitespace().next().is_some_and(|op| op.split('.').any(|part| part.starts_with(space)))
                 })
             })
