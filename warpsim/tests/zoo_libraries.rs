@@ -62,3 +62,32 @@ fn split_lanes_shuffle_together_whenever_their_turn_ends() {
         assert_eq!(read::<u32>(&g, q, 32), [sum; 32], "seed {seed}");
     }
 }
+
+/// One thread signals for the four warps that read a stage, once the multiplication that follows their reads is complete.
+#[test]
+fn the_end_of_a_wgmma_tells_that_its_warps_have_read() {
+    let body = |before: &str, after: &str, wait: &str| {
+        format!(
+            "mov.u32 %r6, %r2;\nL: add.u32 %r7, %r3, %r6; st.shared.u32 [%r7], 0; add.u32 %r6, %r6, 512; setp.lt.u32 %p2, %r6, 4096; @%p2 bra L;\n\
+             @%p1 mbarrier.init.shared.b64 [%r4], 1; fence.proxy.async.shared::cta; bar.sync 0;\nsetp.ge.u32 %p5, %r1, 128; @%p5 bra WRITER;\n\
+             mov.u64 %rd4, 0x4000001000080000; mov.u64 %rd5, 0x4000001000080080;\n\
+             mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;\n{before}\nwgmma.fence.sync.aligned;\n\
+             wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {{%f1,%f2,%f3,%f4}}, %rd4, %rd5, 1, 1, 1;\n\
+             wgmma.commit_group.sync.aligned;\n{after}\n{wait}\n@%p1 mbarrier.arrive.shared.b64 _, [%r4];\nwgmma.wait_group.sync.aligned 0; bra END;\n\
+             WRITER: mbarrier.try_wait.parity.shared.b64 %p4, [%r4], 0; @!%p4 bra WRITER; st.shared.u32 [%r3+3072], 5;\nEND:"
+        )
+    };
+    let (read, written) = ("ld.shared.u32 %r14, [%r3+3072];", "st.shared.u32 [%r3+3072], 1;");
+    let wait = "wgmma.wait_group.sync.aligned 0;";
+    for o in all_options() {
+        let clean = found(&kernel(1, &body(read, "", wait)), 1, 160, &o);
+        assert!(clean.is_empty(), "{}", clean[0]);
+        for (before, after, wait) in [("", read, wait), (read, "", ""), (written, "", wait)] {
+            let caught = found(&kernel(1, &body(before, after, wait)), 1, 160, &o);
+            assert!(caught.iter().any(|f| f.kind == Kind::SharedRace), "{before} {after} {wait}: {caught:?}");
+        }
+        let by_a_fellow =
+            found(&kernel(1, &body(read, "", &format!("{wait} @%p1 st.shared.u32 [%r3+3072], 2;"))), 1, 160, &o);
+        assert!(by_a_fellow.iter().any(|f| f.kind == Kind::SharedRace), "{by_a_fellow:?}");
+    }
+}

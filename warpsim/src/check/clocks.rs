@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use super::bar::{Bar, Came};
 use super::maps::Acquired;
 use super::mbar::SyncObject;
+use super::products::Products;
 pub use super::view::Known;
 use super::view::{Far, View, WARP_WIDE, members};
 use super::warp_clock::{Fenced, WarpClock, lanes};
@@ -36,6 +37,8 @@ pub struct Clocks {
     /// By warp, lane and start time of a copy: pairs of agent and time, each of which shows that the copy is complete.
     pub(super) copies: FxHashMap<(usize, u8, u32), Vec<(usize, u32)>>,
     pub(super) maps: Vec<Acquired>,
+    /// By warp.
+    pub(super) products: FxHashMap<usize, Products>,
     /// Whether the lanes of a warp run in lockstep: see [`Program::in_step`](crate::ir::Program::in_step).
     in_step: bool,
 }
@@ -52,6 +55,7 @@ impl Clocks {
             at_exit: vec![Known::default(); blocks],
             copies: FxHashMap::default(),
             maps: vec![],
+            products: FxHashMap::default(),
             in_step,
         }
     }

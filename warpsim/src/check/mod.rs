@@ -8,6 +8,7 @@ pub mod heard;
 mod launches;
 pub mod maps;
 pub mod mbar;
+pub mod products;
 pub mod race;
 pub mod view;
 mod warp_clock;

@@ -262,7 +262,7 @@ impl SharedShadow {
         if s.time() == IN_FLIGHT {
             return found(Cause::InFlight);
         }
-        if clocks.after(p, s.agent(), s.lane(), s.time()) {
+        if clocks.after(p, s.agent(), s.lane(), s.time()) || !write && clocks.after_product(p, s.agent(), s.time()) {
             return None;
         }
         found(if clocks.is_warp(s.agent()) { Cause::Unordered } else { Cause::InFlight })

@@ -379,7 +379,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::BulkCommit => tma::commit(w, m),
         Op::BulkWait { read } => tma::wait(cx, cl, w, s, m, i.imm as u32, *read)?,
         Op::WgFence => wgmma::fence(cx, cl, w, s, m)?,
-        Op::WgCommit => wgmma::commit(w),
+        Op::WgCommit => wgmma::commit(cl, w),
         Op::WgWait => return Ok(wgmma::wait(cl, w, i.imm as u32)),
         Op::Wgmma(info) => wgmma::issue(cx, cl, w, s, i, info, m)?,
         Op::SetMaxNReg => return registers::set(cx, cl, w, s, i, m),

@@ -120,9 +120,12 @@ pub fn bytes(e: Elem) -> usize {
     (e.bits() as usize / 8).max(1)
 }
 
-pub fn commit(w: &mut Warp) {
+pub fn commit(cl: &mut Cluster, w: &mut Warp) {
     w.wg_committed += 1;
     let g = w.wg_committed;
+    if let Some(c) = &mut cl.clocks {
+        c.multiplied(w.party(w.alive), w.block, w.id / 4, g);
+    }
     w.wg.iter_mut().filter(|o| o.group == u32::MAX).for_each(|o| o.group = g);
 }
 

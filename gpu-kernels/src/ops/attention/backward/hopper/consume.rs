@@ -212,8 +212,8 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         fence::proxy_async_shared();
     }
 
-    /// Signals that this consumer is done with a stage whose numbers all its lanes have read. The other consumer
-    /// releases the stage too.
+    /// Signals that this consumer is done with a stage whose numbers all its lanes have read: the end of a product after
+    /// these reads tells that. The other consumer releases the stage too.
     #[inline(always)]
     pub(super) unsafe fn release(&self, stage: u32) {
         if thread::thread_idx_x().is_multiple_of(32) {

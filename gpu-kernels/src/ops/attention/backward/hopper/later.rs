@@ -5,7 +5,6 @@
 //! keeps dS in registers as an operand from tile to tile, for which only d = 64 has room.
 
 use cuda_std::float::Half;
-use cuda_std::warp;
 use cuda_std::wgmma::{self, Accumulators, Registers};
 
 use super::STAGES;
@@ -137,7 +136,6 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
             self.product(&mut state.s, memory.k(), memory.q(next));
             wgmma::wait_for::<1>(&mut state.dk);
             pin(&mut ds);
-            warp::sync(u32::MAX);
             self.release(step % STAGES);
             wgmma::wait_for::<0>(&mut state.s);
             let (mut p, mut late, of_next) = self.open::<S, HALF, STEPS, EARLY, LATE>(state, step + 1, hidden(tile));
