@@ -10,7 +10,7 @@ use crate::check::verify::AUTO;
 use crate::runtime::error::Result;
 
 /// Bars in one picture; the table has all.
-const MOST: usize = 120;
+const MOST: usize = 160;
 
 /// How much of its ceiling each operator reaches: the median of its cases, with a stroke for each of them.
 pub(super) fn floors(timings: &Timings<'_>) -> Result<Option<Figure>> {
