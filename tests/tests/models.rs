@@ -27,7 +27,7 @@ fn kernels_and_grids_are_those_of_the_model() {
         return;
     }
     // 16 x 8 tiles of 256 columns are one round of 132 multiprocessors; 114 need two, where tiles of 160 do less in each.
-    let (widest, narrower) = ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n256", "gemm_fine_bf16_b_mn0_n160");
+    let (widest, narrower) = ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n256", "gemm_fine_bf16_bf16_b_mn0_n160");
     let mma = "gemm_mma_bf16_bf16_a_mn0_b_mn0_v8";
     for (key, kernel, blocks) in [("h100", widest, 128), ("h100-pcie", narrower, 114), ("l4", mma, 256)] {
         let model: GpuModel = key.parse().unwrap();

@@ -152,7 +152,7 @@ fn rounds(multiprocessors: u32, [batch, m, n]: [usize; 3], [block_m, block_n]: [
 
 #[cfg(test)]
 mod tests {
-    use gpu_kernels::ops::gemm::gemm::hopper::FINE_WIDTHS;
+    use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, FINE_WIDTHS_F32};
 
     use super::WIDTHS;
 
@@ -172,6 +172,8 @@ mod tests {
             [1024, 1216, 1440, 1792, 2048, 2112, 2432, 4096, 8192].map(square),
             [64, 128, 160, 208, 256, 160, 192, 256, 256]
         );
+        let of_f32 = |n| super::columns(132, [1, n, n], &FINE_WIDTHS_F32);
+        assert_eq!([1440, 1792, 2112].map(of_f32), [160, 256, 160]);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use super::super::epilogue::{Factor, Swapped};
 use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
-    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, PANEL, STAGE_BYTES, STORE_M, SWAPPED, TALL, TALL_THREADS,
-    THREADS, TILE, TILES, WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
+    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, PANEL, STAGE_BYTES, STORE_M, SWAPPED, TALL,
+    TALL_THREADS, THREADS, TILE, TILES, WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
 };
 
 /// Depth of a stage.
@@ -44,26 +44,26 @@ pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: boo
     hopper::run_by::<Halves<T, A_MN, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale));
 }
 
-/// The same for tiles of the intermediate widths, `FINE_WIDTHS`, with K-major A and C in the operands' type. For
+/// The same for tiles of the intermediate widths, `FINE_WIDTHS` and `FINE_WIDTHS_F32`, with K-major A. For
 /// MN-major B, `b_map` loads half of the columns of whole panels.
 ///
 /// # Safety
 /// As for [`gemm_hopper`].
 #[kernel(
-    dtypes(T: half), values(B_MN: false, true, N: 208, 160),
+    dtypes(T: half, C: float), values(B_MN: false, true, N: 208, 160), where(C == T || C == f32 && N == 160),
     block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(loaded(N, B_MN)) }, arch = "sm_90a", no_spills, programmatic
 )]
-pub unsafe fn gemm_fine<T: Half, const B_MN: bool, const N: u32>(
+pub unsafe fn gemm_fine<T: Half, C: Element, const B_MN: bool, const N: u32>(
     a_map: &TensorMap,
     b_map: &TensorMap,
     c_map: &TensorMap,
-    c: *mut T,
+    c: *mut C,
     scale: *const f32,
     problem: Problem,
     store: u32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::run_fine::<Halves<T, false, B_MN>, T, _, N>(of, Factor::of(problem.alpha, scale));
+    hopper::run_fine::<Halves<T, false, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale));
 }
 
 /// The same by tiles of [`TALL`] rows and columns: `a_map` loads boxes of so many rows.

@@ -30,7 +30,7 @@ mod tiles;
 
 use core::marker::PhantomData;
 
-use cuda_std::float::{Element, Half};
+use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
 use cuda_std::shared::{self, SharedPtr};
 use cuda_std::wgmma::{self, Descriptor, Registers};
@@ -60,6 +60,8 @@ pub const WIDTHS: [u32; 4] = [BLOCK_N, 192, 128, 64];
 /// multiples of 16, so that each block of a cluster loads whole groups of the eight rows after which the swizzle
 /// repeats.
 pub const FINE_WIDTHS: [u32; 6] = [BLOCK_N, 208, 192, 160, 128, 64];
+/// Likewise for results of f32, whose tiles are whole slabs of 32 columns.
+pub const FINE_WIDTHS_F32: [u32; 5] = [BLOCK_N, 192, 160, 128, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
 pub const SWAPPED: [u32; 2] = [128, 64];
 /// Depth of a stage in bytes: a row of the widest swizzle.
@@ -214,9 +216,9 @@ where
     }
 }
 
-/// The one whose tiles have `N` columns, one of those that [`FINE_WIDTHS`] has besides.
+/// The one whose tiles have `N` columns, one of those that [`FINE_WIDTHS`] or [`FINE_WIDTHS_F32`] has besides.
 #[inline(always)]
-pub(super) unsafe fn run_fine<M, C: Half, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E)
+pub(super) unsafe fn run_fine<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E)
 where
     M: Multiply<{ sums(208) }, Sum = f32> + Multiply<{ sums(160) }, Sum = f32>,
 {

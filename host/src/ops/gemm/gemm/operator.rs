@@ -59,12 +59,10 @@ pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<7>
         let at = each * (2 * of_bf16 as usize + !to_f32 as usize);
         all.split_at(at).1.split_at(each).0
     }
+    // Of C in f32 there is one width, of the other types there are two.
     let (f16, bf16) = GEMM_FINE.split_at(GEMM_FINE.len() / 2);
-    let fine = match (to_f32, of_bf16) {
-        (true, _) => &[],
-        (false, true) => bf16,
-        (false, false) => f16,
-    };
+    let (into_f32, alike) = if of_bf16 { bf16 } else { f16 }.split_at(GEMM_FINE.len() / 6);
+    let fine = if to_f32 { into_f32 } else { alike };
     [
         of_c(GEMM_MMA, of_bf16, to_f32),
         of_c(GEMM_HOPPER, of_bf16, to_f32),

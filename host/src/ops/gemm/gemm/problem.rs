@@ -94,7 +94,11 @@ const TMA_WANTS: &str =
 
 /// The numbers of columns that tiles can have for an A in this order and a C of this type.
 pub(super) fn widths(a: Major, c: DType) -> &'static [u32] {
-    if a == Major::K && c.size() == 2 { &hopper::FINE_WIDTHS } else { &hopper::WIDTHS }
+    match (a, c.size()) {
+        (Major::K, 2) => &hopper::FINE_WIDTHS,
+        (Major::K, _) => &hopper::FINE_WIDTHS_F32,
+        (Major::Mn, _) => &hopper::WIDTHS,
+    }
 }
 
 /// A product of matching sizes: C = α·A·B + β·C with C of type `C`.
@@ -246,12 +250,12 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             return Err(self.info.param_error("variant", "hopper", TMA_WANTS));
         };
         if !self.widths().contains(&columns) {
-            let wanted = "elements of a that are adjacent along k, and c in the type of a and b";
+            let wanted = "elements of a that are adjacent along k, and for 208 columns c in the type of a and b";
             return Err(self.info.param_error("variant", format!("hopper_{columns}"), wanted));
         }
         match columns {
-            208 => self.launch_fine::<208>(stream, majors),
-            160 => self.launch_fine::<160>(stream, majors),
+            208 => self.launch_fine::<T, 208>(stream, majors),
+            160 => self.launch_fine::<C, 160>(stream, majors),
             64 => self.launch_tiles::<64>(stream, majors),
             128 => self.launch_tiles::<128>(stream, majors),
             192 => self.launch_tiles::<192>(stream, majors),
@@ -284,21 +288,21 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// The same with the intermediate widths, which exist only for C in the type of the operands.
-    fn launch_fine<const N: u32>(mut self, stream: &Stream, majors: (Major, Major)) -> Result<()> {
+    /// The same with the intermediate widths and a C of type `R`, as which C has to be.
+    fn launch_fine<R: Float, const N: u32>(mut self, stream: &Stream, majors: (Major, Major)) -> Result<()> {
         if self.sizes.batch == 0 {
             return Ok(());
         }
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
             Tiling::new(stream, (&self.a, &self.b), majors.into(), &mut self.c, &self.sizes, [hopper::BLOCK_M, N])?;
-        let c = DevicePtrMut::<T>::from_raw(self.c.ptr_mut(stream)?.addr());
+        let c = DevicePtrMut::<R>::from_raw(self.c.ptr_mut(stream)?.addr());
         let args = (a_map, b_map, c_map, c, self.scale_ptr(stream)?, self.sizes, store);
         self.note_work();
-        // SAFETY: the maps and c describe live tensors of these sizes, and c, whose elements are T, is borrowed mutably.
+        // SAFETY: the maps and c describe live tensors of these sizes, and c, whose elements are R, is borrowed mutably.
         unsafe {
             match majors {
-                (_, Major::K) => stream.launch::<hopper::GemmFine<T, false, N>>(grid, args),
-                (_, Major::Mn) => stream.launch::<hopper::GemmFine<T, true, N>>(grid, args),
+                (_, Major::K) => stream.launch::<hopper::GemmFine<T, R, false, N>>(grid, args),
+                (_, Major::Mn) => stream.launch::<hopper::GemmFine<T, R, true, N>>(grid, args),
             }
         }
     }

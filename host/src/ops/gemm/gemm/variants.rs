@@ -93,7 +93,7 @@ pub(super) const VARIANTS: &[Variant] = &[
         "hopper_192",
         "the same by tiles of 192: what is picked where these fill rounds of the multiprocessors better",
     ),
-    tiles::<160>("hopper_160", "the same by tiles of 160, for a K-major and c of 16 bits"),
+    tiles::<160>("hopper_160", "the same by tiles of 160, for a K-major"),
     tiles::<128>("hopper_128", "the same by tiles of 128 columns"),
     tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
     TALL,

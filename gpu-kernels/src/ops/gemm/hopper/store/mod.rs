@@ -122,7 +122,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         columns < Self::width(sums)
     }
 
-    /// Whether the last of these groups is less than a whole slab, which is the unit of a TMA store.
+    /// Whether the last of these groups is less than a whole one; less than a slab, the unit of a TMA store, is stored otherwise.
     const fn has_rest(sums: usize) -> bool {
         !Self::width(sums).is_multiple_of(AHEAD)
     }
@@ -203,10 +203,11 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
     unsafe fn store_tiles<S: Sum, const R: usize>(&self, acc: &[S; R], columns: u32, read: [E::Read; PAIRS]) {
         let Output { map, store, slabs, barrier, .. } = *self.output;
         let mut slab = 0;
-        while slab < AHEAD / slab_columns::<C>() {
+        // The last columns of a tile may be fewer slabs.
+        while slab < AHEAD / slab_columns::<C>() && columns + slab * slab_columns::<C>() < Self::width(R) {
             let column = slab * slab_columns::<C>();
             let buffer = slabs[((columns + column) / slab_columns::<C>()) as usize % 2];
-            let is_rest = Self::has_rest(R) && columns + AHEAD > Self::width(R);
+            let is_rest = columns + column + slab_columns::<C>() > Self::width(R);
             // The store that last read this buffer was issued two slabs ago, or, where a tile has an odd number of
             // slabs, before this tile: then the first slab waits for both buffers.
             let (first, second) = (columns + column == 0, columns + column == slab_columns::<C>());
@@ -236,7 +237,6 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             } else if store == DIRECT {
                 self.copy_elements::<R>(buffer.cast(), columns + column);
             } else if is_rest {
-                const { assert!(size_of::<C>() == 2 || !Self::has_rest(R)) };
                 self.copy_rows::<R>(buffer.cast(), columns + column, self.output.problem.m);
             } else if self.lane == 0 {
                 let to = [(self.n0 + columns + column) as i32, self.m0 as i32, self.product as i32];
