@@ -122,15 +122,10 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         columns < Self::width(sums)
     }
 
-    /// Whether the last of these groups is less than a whole one; less than a slab, the unit of a TMA store, is stored otherwise.
-    const fn has_rest(sums: usize) -> bool {
-        !Self::width(sums).is_multiple_of(AHEAD)
-    }
-
     /// Whether a tile cannot simply continue the alternation of the two buffers: because the number of slabs is odd, or
     /// because TMA does not store the last one.
     const fn begins_anew(sums: usize) -> bool {
-        Self::has_rest(sums) || !(Self::blocks(sums) as u32 * (AHEAD / slab_columns::<C>())).is_multiple_of(2)
+        !Self::width(sums).is_multiple_of(2 * slab_columns::<C>())
     }
 
     /// Stores it.
