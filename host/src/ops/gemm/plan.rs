@@ -2,8 +2,7 @@
 
 use gpu_kernels::ops::gemm::Problem;
 use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, TALL, WIDTHS};
-use gpu_kernels::ops::gemm::gemm::skinny::{self, Cut};
-use gpu_kernels::ops::gemm::gemm::thin;
+use gpu_kernels::ops::gemm::gemm::{pairs, ring, skinny, thin};
 
 use super::operand::{Major, OperandLayout};
 use crate::ops::model::OpInfo;
@@ -99,16 +98,27 @@ pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u
     (n > m).then_some((rows, are_enough(rows)))
 }
 
-/// Whether a product that is cut along k into this number of tiles fills the multiprocessors once with pairs of blocks.
+/// Whether pairs of blocks are better than clusters of four and than tiles, for a product `[m, n]` of up to 64 rows or columns.
 ///
 /// The blocks of a pair are neighbours on the chip, so every multiprocessor gets one. Clusters of four leave multiprocessors
 /// idle if the number in a GPC is not a multiple of four: of 64 such clusters, two blocks per multiprocessor, an H200 delays
-/// some until others have ended. With 8192 rows of a weight (k = 8192), pairs take 0.73 to 0.93 of the time of clusters of four
-/// with 16 to 128 vectors, and 0.80 to 0.96 of that of tiles; with 4096 rows and fewer, which leave half of the multiprocessors
-/// empty, 1.0 and 1.08, and with 28672, more than three waves, 1.06 of that of tiles.
-pub(crate) fn fills_by_pairs(multiprocessors: u32, tiles: u32) -> bool {
-    let blocks = tiles.saturating_mul(2);
-    (multiprocessors * 3 / 4..=multiprocessors).contains(&blocks)
+/// some until others have ended. Relative to the better of clusters of four and tiles, on an H200 (k = 8192, k = 4096 for 4096
+/// rows of the weight), pairs take, with 16, 32 and 48 vectors:
+///
+/// - 8192 rows, one wave: 0.93, 0.84 and 0.92;
+/// - 4096 rows, one wave of half as many rows a pair: 0.99, 0.92 and 0.95;
+/// - 11008 to 28672 rows, several waves: 0.90 to 0.99, 0.91 to 0.97 and 0.92 to 1.02; with 64 vectors 1.02 to 1.04, but 0.93
+///   for 18944, of which tiles of 256 rows are slightly more than one wave;
+/// - 8704 rows, of which 256 are left for a second wave: 1.10, 1.05 and 1.13; 5120 rows, with a multiprocessor in three empty:
+///   1.04, 0.96 and 0.99.
+pub(crate) fn are_better_by_pairs(multiprocessors: u32, [m, n]: [usize; 2]) -> bool {
+    let (vectors, rows, pairs) = (m.min(n), m.max(n), (multiprocessors / pairs::PAIR) as usize);
+    let tiles = |rows_each: u32| rows.div_ceil(rows_each as usize);
+    let fills_once = |tiles: usize| (pairs * 3 / 4..=pairs).contains(&tiles);
+    let leaves_tiles_empty = (pairs + 1..=pairs * 3 / 2).contains(&tiles(CLUSTER * BLOCK_M));
+    let has_many_waves = tiles(ring::ROWS) > pairs * 6 / 5 && (vectors <= 32 || leaves_tiles_empty);
+    (1..=pairs::MOST as usize).contains(&vectors)
+        && (fills_once(tiles(ring::ROWS)) || fills_once(tiles(ring::WARPGROUP_ROWS)) || has_many_waves)
 }
 
 /// The number of rows of the weight per block that takes all of k, if a product of 49 to 128 rows or columns, `[m, n]`, fills
@@ -134,8 +144,8 @@ pub(crate) fn fills_without_cuts(multiprocessors: u32, [m, n]: [usize; 2]) -> Op
 /// 8192 take 15.6 µs instead of 18.6. With 4096 rows of the weight, 128 blocks, not all clusters of four fit at a time, and
 /// 17.2 become 19.2.
 pub(crate) fn leaves_half_empty(multiprocessors: u32, [m, n]: [usize; 2]) -> bool {
-    let blocks = m.max(n).div_ceil(skinny::ROWS as usize).saturating_mul(Cut::FOUR_ALONE.share as usize);
-    (17..=Cut::FOUR_ALONE.most() as usize).contains(&m.min(n)) && blocks <= multiprocessors as usize / 2
+    let blocks = m.max(n).div_ceil(ring::ROWS as usize).saturating_mul(skinny::SHARE as usize);
+    (17..=skinny::MOST_ALONE as usize).contains(&m.min(n)) && blocks <= multiprocessors as usize / 2
 }
 
 /// The time of products with this number of results, in columns of tiles of [`BLOCK_M`] rows per block.
@@ -193,9 +203,17 @@ mod tests {
     }
 
     #[test]
-    fn pairs_fill_the_multiprocessors_once() {
-        assert_eq!([64, 50, 66].map(|tiles| super::fills_by_pairs(132, tiles)), [true; 3]);
-        assert_eq!([0, 16, 32, 67, 224, u32::MAX].map(|tiles| super::fills_by_pairs(132, tiles)), [false; 6]);
+    fn pairs_fill_waves() {
+        let better = |m, n| super::are_better_by_pairs(132, [m, n]);
+        assert_eq!([better(1, 8192), better(8448, 64), better(48, 4096), better(16, 4224)], [true; 4]);
+        assert_eq!([better(16, 28672), better(32, 11008), better(64, 18944), better(16, usize::MAX)], [true; 4]);
+        assert_eq!(
+            [better(65, 8192), better(0, 8192), better(16, 2048), better(16, 5120), better(16, 8704)],
+            [false; 5]
+        );
+        assert_eq!([better(48, 28672), better(64, 11008), better(33, 14336)], [false; 3]);
+        // A device of one multiprocessor has no room for a pair.
+        assert!(!super::are_better_by_pairs(1, [0, 0]));
     }
 
     #[test]

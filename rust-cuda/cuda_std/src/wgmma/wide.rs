@@ -141,6 +141,7 @@ macro_rules! half {
 half!(8, 4, "m64n8k16", m64n8k16, m64n8k16_a_registers);
 half!(16, 8, "m64n16k16", m64n16k16, m64n16k16_a_registers);
 half!(32, 16, "m64n32k16", m64n32k16, m64n32k16_a_registers);
+half!(48, 24, "m64n48k16", m64n48k16, m64n48k16_a_registers);
 half!(64, 32, "m64n64k16", m64n64k16, m64n64k16_a_registers);
 half!(96, 48, "m64n96k16", m64n96k16, m64n96k16_a_registers);
 half!(128, 64, "m64n128k16", m64n128k16, m64n128k16_a_registers);

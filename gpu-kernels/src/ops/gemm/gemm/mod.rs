@@ -12,11 +12,12 @@
 //! weight, A·Bᵀ, are both K-major. [`mma`] takes any other strides too.
 //!
 //! # Mapping
-//! [`hopper`]: clusters of two blocks walk over tiles of 256 rows and 256, 192, 128 or 64 columns, or of intermediate
-//! widths if A is K-major and C has 16 bits; a block has a producer warpgroup and two consumers of 64 rows. For few
+//! [`hopper`]: clusters of two blocks walk over tiles of 256 rows and 256, 192, 128 or 64 columns, or also 160 if A
+//! is K-major, and 208 if C has 16 bits besides; a block has a producer warpgroup and two consumers of 64 rows. For few
 //! rows the same tiles compute the swapped product, Cᵀ = Bᵀ·Aᵀ: 256 columns of C by 128 or 64 rows, transposed on their
-//! way through shared memory ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`]: clusters of four or two blocks take
-//! 128 rows of the longer side, and split k. [`thin`]: a block takes 32 rows and all of k. [`pad`] copies operands that
+//! way through shared memory ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`] and
+//! [`pairs`]: clusters of four or two blocks take 128 rows of the longer side, and split k. [`thin`]: a block takes 32 or
+//! 64 rows and all of k. [`pad`] copies operands that
 //! are not aligned to packs. [`mma`]: one 128 × 128 tile per block, eight warps of 64 × 32.
 //!
 //! # Shared memory
@@ -29,7 +30,7 @@
 //!
 //! # Cost
 //! 2·m·n·k FLOPs per product against 2·(m·k + k·n + m·n) bytes. The product is bound by the tensor cores once m and n
-//! pass a few hundred; below that it is bound by memory, from which tiles and [`skinny`] read the longer operand once.
+//! pass a few hundred; below that it is bound by memory, from which tiles, [`skinny`] and [`pairs`] read the longer operand once.
 //! A tile of 256 × 256 loads (256 + 256)·2 bytes from L2 for every 2·256·256 FLOPs of one step of k, 128 FLOP/B.
 //! mma.sync reaches some 350 TFLOP/s of an H200, half of what wgmma does. Tiles run in whole waves: 66 at a time on 132
 //! multiprocessors, and a wave takes time in proportion to the tile's width.
@@ -42,9 +43,10 @@
 //! wgmma, mma, ldmatrix, cp.async, cp.async.bulk.tensor and mbarrier; Thakkar et al., CUTLASS, for the terms K-major and MN-major and for warp
 //! specialisation with a persistent grid; Osama et al., "Stream-K" (arXiv:2301.03598), on wave quantisation.
 
-mod cut;
 pub mod hopper;
 pub mod mma;
 pub mod pad;
+pub mod pairs;
+pub mod ring;
 pub mod skinny;
 pub mod thin;

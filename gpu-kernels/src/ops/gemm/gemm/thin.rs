@@ -43,7 +43,7 @@ use cuda_std::{cluster, fence, kernel, math, shared_field, thread, tma, warp};
 
 use super::super::epilogue::{Epilogue, Factor};
 use super::super::hopper::Cursor;
-use super::skinny::{Sizes, Turn};
+use super::ring::{Sizes, Turn};
 
 /// Blocks of a cluster, which share the loads of the vectors.
 pub const CLUSTER: u32 = 2;

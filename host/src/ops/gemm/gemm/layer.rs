@@ -1,18 +1,14 @@
 //! The product of a linear layer in bf16, C = A·Bᵀ: one instance of [`gemm`](super::gemm()).
 
-use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, TALL};
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
-use gpu_kernels::ops::gemm::gemm::skinny::Cut;
-use gpu_kernels::ops::gemm::gemm::thin;
 use half::bf16;
 
-use super::super::operand::{self, fits_tma, gains_from_copies, layout, store_of_case};
+use super::super::operand::{layout, store_of_case};
 use super::operator::{joined, kernels};
 use super::path::Path;
-use super::problem::{Problem, widths};
-use super::skinny;
+use super::problem::Problem;
+use super::variants::{CaseProduct, Product, variants};
 use crate::ops::model::*;
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
@@ -66,11 +62,6 @@ fn problem<'a>(a: View<'a, bf16>, b: View<'a, bf16>, c: ViewMut<'a, bf16>) -> Re
     Problem::new(&INFO, 1.0.into(), 0.0, a, b.t(), c)
 }
 
-/// The product of a launch's tensors, whose types are known only at run time.
-fn of<'a>(args: &mut Arguments<'a>) -> Result<Problem<'a, bf16, bf16>> {
-    problem(args.input("a")?, args.input("b")?, args.output("c")?)
-}
-
 /// The operator's entry in the registry.
 pub struct GemmBf16;
 
@@ -90,133 +81,24 @@ static INFO: OpInfo = OpInfo {
     params: &[],
     dtypes: &[DType::BF16],
     // A column with a single k is contiguous along m or n as well.
-    kernels: &joined::<7, 1, 8>(kernels(true, false), [GEMM_PAD]),
-    variants: &[
-        Variant {
-            name: "skinny",
-            doc: "TMA and wgmma, k split, compute capability 9.0: what is picked where hopper fits, for up to 128 rows or columns, unless one of the next does or more than 16 rows or 32 columns fill tiles",
-            applies: |device, case| fits_few(device, case, Cut::FOUR.most()),
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::FOUR))),
-        },
-        Variant {
-            name: "skinny_alone",
-            doc: "the same, each block with a multiprocessor to itself: what is picked for 17 to 64 if these leave half of them empty",
-            applies: |device, case| fits_few(device, case, Cut::FOUR_ALONE.most()),
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::FOUR_ALONE))),
-        },
-        Variant {
-            name: "skinny_pairs",
-            doc: "the same by two blocks that share k in place of four: what is picked if these fill the multiprocessors once, unless one of the next does",
-            applies: |device, case| fits_few(device, case, Cut::PAIR.most()),
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Skinny(Cut::PAIR))),
-        },
-        Variant {
-            name: "thin",
-            doc: "TMA and wgmma, 64 rows by 32 columns, or the reverse, along all of k: what is picked for 49 to 64 if these fill the multiprocessors once",
-            applies: |device, case| fits_few(device, case, thin::most(32)),
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Thin(32))),
-        },
-        Variant {
-            name: "thin_64",
-            doc: "the same, 128 rows by 64 columns: what is picked for 65 to 128 if these do",
-            applies: |device, case| fits_few(device, case, thin::most(64)),
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Thin(64))),
-        },
-        tiles::<256>(
-            "hopper",
-            "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked where rows of a and b are at multiples of 16 bytes, or one of the next seven",
-        ),
-        tiles::<208>("hopper_208", "the same by tiles of 208 columns"),
-        tiles::<192>(
-            "hopper_192",
-            "the same by tiles of 192: what is picked where these fill rounds of the multiprocessors better",
-        ),
-        tiles::<160>("hopper_160", "the same by tiles of 160 columns"),
-        tiles::<128>("hopper_128", "the same by tiles of 128 columns"),
-        tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
-        Variant {
-            name: "hopper_tall",
-            doc: "the same by tiles of 384 rows and 192 columns: what is picked where these take one round and others two",
-            applies: fits_tiles::<{ TALL[1] }>,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Tall)),
-        },
-        Variant {
-            name: "swapped_128",
-            doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, if rows of c too are at multiples of 16 bytes",
-            applies: fits_swapped,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Swapped(128))),
-        },
-        Variant {
-            name: "swapped_64",
-            doc: "the same by 64 rows: what is picked for 17 to 64, or where tiles of 128 are too few",
-            applies: fits_swapped,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Swapped(64))),
-        },
-        Variant {
-            name: "padded",
-            doc: "one of these after copies of operands whose rows lie between packs of 16 bytes: what is picked for these from 2²⁸ multiply-adds on",
-            applies: fits_padded,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Padded)),
-        },
-        Variant {
-            name: "mma",
-            doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
-            applies: |_, _| true,
-            launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Mma)),
-        },
-    ],
+    kernels: &joined::<8, 1, 9>(kernels(true, false), [GEMM_PAD]),
+    variants: variants::<GemmBf16>(),
 };
 
-/// The variant with tiles of `N` columns.
-const fn tiles<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
-    Variant {
-        name,
-        doc,
-        applies: fits_tiles::<N>,
-        launch: |stream, args, _| of(args)?.launch(stream, Some(Path::Hopper(N))),
+impl Product for GemmBf16 {
+    fn of_case(case: &Case) -> Result<CaseProduct> {
+        let [m, n, k] = case.dims(["m", "n", "k"])?;
+        Ok(CaseProduct {
+            sizes: [1, m, n, k],
+            operands: [("a", m), ("b", n)].map(|(name, rows)| layout(case, name, case.dtype, &[rows, k], false)),
+            c: case.dtype,
+            store: store_of_case(case, "c", case.dtype, &[m, n], 0.0),
+        })
     }
-}
 
-/// Whether the Hopper path with tiles of `N` columns can run the case on such a device.
-fn fits_tiles<const N: u32>(device: &DeviceInfo, case: &Case) -> bool {
-    let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
-        return false;
-    };
-    let major = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false);
-    let has_width = |a| widths(a, case.dtype).contains(&N);
-    device.compute_capability == (9, 0)
-        && m > 0
-        && n > 0
-        && major("a", m).is_some_and(has_width)
-        && major("b", n).is_some()
-}
-
-/// Whether the Hopper path can run the case with operands swapped.
-fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
-    let Ok([m, n, _]) = case.dims(["m", "n", "k"]) else {
-        return false;
-    };
-    operand::fits_hopper(device, case, case.dtype, ["a", "b"], ["m", "n", "k"])
-        && store_of_case(case, "c", case.dtype, &[m, n], 0.0) != DIRECT
-}
-
-/// Whether the case has operands that would be copied.
-fn fits_padded(_: &DeviceInfo, case: &Case) -> bool {
-    let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
-        return false;
-    };
-    let layout = |name, rows| layout(case, name, case.dtype, &[rows, k], false);
-    // A tensor without elements has no known layout.
-    [m, n, k].iter().all(|size| *size > 0) && gains_from_copies([&layout("a", m), &layout("b", n)])
-}
-
-/// Whether the path for at most `most` rows or columns can run the case.
-fn fits_few(device: &DeviceInfo, case: &Case, most: u32) -> bool {
-    let Ok([m, n, k]) = case.dims(["m", "n", "k"]) else {
-        return false;
-    };
-    let major = |name, rows| fits_tma(case, name, case.dtype, &[rows, k], false);
-    skinny::fits(device, 1, [m, n], [major("a", m), major("b", n)], most)
+    fn launch(stream: &Stream, args: &mut Arguments<'_>, _: &Params, path: Option<Path>) -> Result<()> {
+        problem(args.input("a")?, args.input("b")?, args.output("c")?)?.launch(stream, path)
+    }
 }
 
 impl Operator for GemmBf16 {
@@ -316,8 +198,8 @@ impl Operator for GemmBf16 {
         Ok(vec![TensorMeta::new("c", a.dtype(), [m, n])])
     }
 
-    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, _: &Params) -> Result<()> {
-        of(args)?.launch(stream, None)
+    fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
+        <Self as Product>::launch(stream, args, params, None)
     }
 
     fn reference(&self, inputs: &Tensors<'_>, _: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {

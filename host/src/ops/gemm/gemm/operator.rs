@@ -5,13 +5,15 @@ use cuda_std::launch::Instance;
 use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_FINE, GEMM_HOPPER, GEMM_SWAPPED, GEMM_TALL};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
+use gpu_kernels::ops::gemm::gemm::pairs::GEMM_PAIRS;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
 use gpu_kernels::ops::gemm::gemm::thin::GEMM_THIN;
 use half::{bf16, f16};
 
+use super::super::operand::{layout, store_of_case};
 use super::path::Path;
 use super::problem::{Problem, Scalar, Shapes};
-use super::variants::VARIANTS;
+use super::variants::{CaseProduct, Product, variants};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -52,7 +54,7 @@ const fn facts(
 type Kernels<const N: usize> = [&'static [Instance]; N];
 
 /// The kernels of products with one type of A and B and one of C, except [`GEMM_PAD`], which has no types.
-pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<7> {
+pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<8> {
     // C is listed within A, in the order f32, f16, bf16; each type of A has two of these.
     const fn of_c(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
         let each = all.len() / 4;
@@ -70,6 +72,7 @@ pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<7>
         of_c(GEMM_TALL, of_bf16, to_f32),
         of_c(GEMM_SWAPPED, of_bf16, to_f32),
         of_c(GEMM_SKINNY, of_bf16, to_f32),
+        of_c(GEMM_PAIRS, of_bf16, to_f32),
         of_c(GEMM_THIN, of_bf16, to_f32),
     ]
 }
@@ -90,22 +93,22 @@ pub(in super::super) const fn joined<const A: usize, const B: usize, const N: us
 }
 
 /// The kernels for both types of A and B.
-const fn kernels_into(f32: bool) -> Kernels<15> {
-    joined(joined::<7, 7, 14>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
+const fn kernels_into(f32: bool) -> Kernels<17> {
+    joined(joined::<8, 8, 16>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
 }
 
 pub(super) static INFO: OpInfo = facts(
     ["gemm", "gemm", "16-bit matrix product, any strides, batched"],
     &[A, B, SCALE, C],
     &kernels_into(false),
-    VARIANTS,
+    variants::<Gemm>(),
 );
 
 pub(super) static TO_F32: OpInfo = facts(
     ["gemm_to_f32", "gemm.to_f32", "16-bit matrix product into f32, any strides, batched"],
     &[A, B, SCALE, C.of(&[DType::F32])],
     &kernels_into(true),
-    VARIANTS,
+    variants::<Gemm>(),
 );
 
 /// A form of the product in the registry.
@@ -119,17 +122,30 @@ pub static GEMM: Gemm = Gemm { info: &INFO };
 pub static GEMM_TO_F32: Gemm = Gemm { info: &TO_F32 };
 
 /// The type of C in the case.
-pub(super) fn of_c(case: &Case) -> DType {
+fn of_c(case: &Case) -> DType {
     if case.params.info().name == TO_F32.name { DType::F32 } else { case.dtype }
 }
 
-/// Launches the form of the operator that takes these arguments.
-pub(super) fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Option<Path>) -> Result<()> {
-    let (info, a, c) = (params.info(), args.dtype("a")?, args.dtype("c")?);
-    dispatch!(info, a, [f16, bf16] => |T| match c {
-        DType::F32 => launch_typed::<T, f32>(info, stream, args, params, path),
-        _ => launch_typed::<T, T>(info, stream, args, params, path),
-    })
+impl Product for Gemm {
+    fn of_case(case: &Case) -> Result<CaseProduct> {
+        let [batch, m, n, k] = case.dims(["batch", "m", "n", "k"])?;
+        let (a, b, c) = (shape(batch, [m, k]), shape(batch, [k, n]), shape(batch, [m, n]));
+        Ok(CaseProduct {
+            sizes: [batch, m, n, k],
+            operands: [layout(case, "a", case.dtype, &a, false), layout(case, "b", case.dtype, &b, true)],
+            c: of_c(case),
+            store: store_of_case(case, "c", of_c(case), &c, case.params.f32("beta")?),
+        })
+    }
+
+    /// Launches the form of the operator that takes these arguments.
+    fn launch(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Option<Path>) -> Result<()> {
+        let (info, a, c) = (params.info(), args.dtype("a")?, args.dtype("c")?);
+        dispatch!(info, a, [f16, bf16] => |T| match c {
+            DType::F32 => launch_typed::<T, f32>(info, stream, args, params, path),
+            _ => launch_typed::<T, T>(info, stream, args, params, path),
+        })
+    }
 }
 
 fn launch_typed<T: Float + Half, C: Float>(
@@ -145,7 +161,7 @@ fn launch_typed<T: Float + Half, C: Float>(
 }
 
 /// The shape of a batch of matrices; a batch of one is a matrix.
-pub(super) fn shape(batch: usize, matrix: [usize; 2]) -> Vec<usize> {
+fn shape(batch: usize, matrix: [usize; 2]) -> Vec<usize> {
     (batch != 1).then_some(batch).into_iter().chain(matrix).collect()
 }
 
@@ -216,6 +232,7 @@ impl Operator for Gemm {
                 arranged(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
                 // More tall tiles than the simulated GPU has clusters.
                 arranged(Case::odd(info, dtype, dims(1, 8, 1000, 72)), "NT", T),
+                arranged(Case::odd(info, dtype, dims(1, 24, 680, 1416)), "NT", T).param("beta", -1.0),
                 arranged(Case::odd(info, dtype, dims(1, 40, 219, 1096)), "NT", T).param("beta", 0.5),
                 arranged(Case::odd(info, dtype, dims(1, 217, 53, 1288)), "NT", T).param("alpha", -0.5),
                 arranged(Case::odd(info, dtype, dims(1, 37, 40, 2632)), "NT", T),
@@ -273,7 +290,7 @@ impl Operator for Gemm {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        launch(stream, args, params, None)
+        <Self as Product>::launch(stream, args, params, None)
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {

@@ -1,12 +1,14 @@
 //! The kernels that compute a product, by the names of their variants.
 
-use gpu_kernels::ops::gemm::gemm::skinny::Cut;
-
 /// Which kernel computes a product.
 #[derive(Clone, Copy)]
 pub(super) enum Path {
-    /// Clusters that cut the product this way.
-    Skinny(Cut),
+    /// Clusters of four blocks that split k.
+    Skinny,
+    /// The same, each block with a multiprocessor to itself.
+    SkinnyAlone,
+    /// Pairs of blocks that split k.
+    Pairs,
     /// Blocks that take this number of rows of the weight and all of k.
     Thin(u32),
     /// Tiles with this number of columns.
@@ -22,9 +24,9 @@ pub(super) enum Path {
 impl Path {
     /// The variants' names.
     pub(super) const NAMED: [(&'static str, Self); 16] = [
-        ("skinny", Self::Skinny(Cut::FOUR)),
-        ("skinny_alone", Self::Skinny(Cut::FOUR_ALONE)),
-        ("skinny_pairs", Self::Skinny(Cut::PAIR)),
+        ("skinny", Self::Skinny),
+        ("skinny_alone", Self::SkinnyAlone),
+        ("skinny_pairs", Self::Pairs),
         ("thin", Self::Thin(32)),
         ("thin_64", Self::Thin(64)),
         ("hopper", Self::Hopper(256)),

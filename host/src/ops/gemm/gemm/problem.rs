@@ -3,8 +3,7 @@
 use cuda_std::float::{Element, Half};
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::gemm as gk;
-use gpu_kernels::ops::gemm::gemm::skinny::{self, Cut};
-use gpu_kernels::ops::gemm::gemm::{hopper, mma, thin};
+use gpu_kernels::ops::gemm::gemm::{hopper, mma, pairs, skinny, thin};
 
 use super::super::operand::{self, Major, Operand, Tiling};
 use super::super::{note_work, plan, sizes};
@@ -92,6 +91,11 @@ impl<'a> From<&'a Tensor<f32>> for Scalar<'a> {
 const TMA_WANTS: &str =
     "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
 
+/// The variant with tiles of this number of columns.
+fn tiles_name(columns: u32) -> String {
+    if columns == hopper::BLOCK_N { "hopper".into() } else { format!("hopper_{columns}") }
+}
+
 /// The numbers of columns that tiles can have for an A in this order and a C of this type.
 pub(super) fn widths(a: Major, c: DType) -> &'static [u32] {
     match (a, c.size()) {
@@ -165,7 +169,9 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     pub(super) fn launch_by(self, stream: &Stream, path: Path) -> Result<()> {
         match path {
-            Path::Skinny(cut) => self.launch_skinny(stream, cut),
+            Path::Skinny => self.launch_skinny(stream),
+            Path::SkinnyAlone => self.launch_skinny_alone(stream),
+            Path::Pairs => self.launch_pairs(stream),
             Path::Thin(rows) => self.launch_thin(stream, rows),
             Path::Hopper(columns) => self.launch_hopper(stream, columns),
             Path::Tall => self.launch_tall(stream),
@@ -182,7 +188,9 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let Some(path) = path else { return Ok(None) };
         let hopper = stream.device().supports_hopper();
         let takes = match path {
-            Path::Skinny(cut) => hopper && self.fits_skinny(cut.most()),
+            Path::Skinny => hopper && self.fits_skinny(skinny::MOST),
+            Path::SkinnyAlone => hopper && self.fits_skinny(skinny::MOST_ALONE),
+            Path::Pairs => hopper && self.fits_skinny(pairs::MOST),
             Path::Thin(rows) => hopper && self.fits_skinny(thin::most(rows)),
             Path::Hopper(columns) => hopper && self.widths().contains(&columns),
             Path::Tall => hopper && self.fits_hopper().is_some(),
@@ -213,17 +221,16 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && self.sizes.m > 16 && self.fits_swapped();
             plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Swapped(rows))
         };
-        let tiles = self.sizes.m.max(self.sizes.n).div_ceil(skinny::ROWS);
         if let Some(rows) = plan::fills_without_cuts(of, sizes) {
             return Path::Thin(rows);
         }
-        if plan::fills_by_pairs(of, tiles) {
-            return Path::Skinny(Cut::PAIR);
+        if plan::are_better_by_pairs(of, sizes) {
+            return Path::Pairs;
         }
         if plan::leaves_half_empty(of, sizes) {
-            return Path::Skinny(Cut::FOUR_ALONE);
+            return Path::SkinnyAlone;
         }
-        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny(Cut::FOUR))
+        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny)
     }
 
     /// The tiles that best fill waves of the device's multiprocessors.
@@ -247,11 +254,11 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     /// Launches tiles with this number of columns.
     pub(super) fn launch_hopper(self, stream: &Stream, columns: u32) -> Result<()> {
         let Some(majors) = self.fits_hopper() else {
-            return Err(self.info.param_error("variant", "hopper", TMA_WANTS));
+            return Err(self.info.param_error("variant", tiles_name(columns), TMA_WANTS));
         };
         if !self.widths().contains(&columns) {
             let wanted = "elements of a that are adjacent along k, and for 208 columns c in the type of a and b";
-            return Err(self.info.param_error("variant", format!("hopper_{columns}"), wanted));
+            return Err(self.info.param_error("variant", tiles_name(columns), wanted));
         }
         match columns {
             208 => self.launch_fine::<T, 208>(stream, majors),

@@ -2,67 +2,80 @@
 
 use cuda_std::float::{Element, Half};
 use cuda_std::launch::TensorMap;
-use gpu_kernels::ops::gemm::gemm::skinny::{self as gk, Cut};
-use gpu_kernels::ops::gemm::gemm::thin;
+use gpu_kernels::ops::gemm::gemm::ring::{ROWS, Sizes, WARPGROUP_ROWS, vectors};
+use gpu_kernels::ops::gemm::gemm::{pairs, skinny as gk, thin};
 
 use super::super::operand::Major;
 use super::problem::Problem;
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
-/// Whether clusters can take a product of these sizes, with at most `most` vectors and operands in this layout, on such a device.
-pub(super) fn fits(
-    device: &DeviceInfo,
-    batch: usize,
-    [m, n]: [usize; 2],
-    majors: [Option<Major>; 2],
-    most: u32,
-) -> bool {
-    device.compute_capability == (9, 0) && takes(batch, m.min(n), most) && majors == [Some(Major::K); 2]
-}
-
-fn takes(batch: usize, vectors: usize, most: u32) -> bool {
-    batch == 1 && (1..=most as usize).contains(&vectors)
-}
-
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     /// Whether clusters can take the problem, with at most `most` vectors.
     pub(super) fn fits_skinny(&self, most: u32) -> bool {
-        let majors = self.fits_hopper();
-        takes(self.sizes.batch as usize, self.sizes.m.min(self.sizes.n) as usize, most)
-            && matches!(majors, Some((Major::K, Major::K)))
+        let of_one = self.sizes.batch == 1 && (1..=most).contains(&self.sizes.m.min(self.sizes.n));
+        of_one && matches!(self.fits_hopper(), Some((Major::K, Major::K)))
     }
 
-    /// Launches clusters that cut the product this way.
-    pub(super) fn launch_skinny(mut self, stream: &Stream, cut: Cut) -> Result<()> {
-        self.require_few(cut.most(), "skinny")?;
+    /// Launches clusters that split k.
+    pub(super) fn launch_skinny(mut self, stream: &Stream) -> Result<()> {
+        self.require_few(gk::MOST, "skinny")?;
         let sizes = self.few();
         // The smallest number of sums per thread that is sufficient.
-        let r = cut.sums().iter().copied().find(|r| gk::vectors(*r) >= sizes.vectors).unwrap_or(64);
-        let [weight, vectors] = self.few_maps(stream, gk::ROWS, gk::vectors(r))?;
-        let grid = cut.share * sizes.rows.div_ceil(gk::ROWS);
+        let r = [8, 32].into_iter().find(|r| vectors(*r) >= sizes.vectors).unwrap_or(64);
+        let [weight, vectors] = self.few_maps(stream, WARPGROUP_ROWS, vectors(r))?;
+        let grid = gk::SHARE * sizes.rows.div_ceil(ROWS);
         let args = (weight, vectors, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably; no size is zero, and there
         // are at most as many vectors as the kernel takes.
         unsafe {
-            match (cut, r) {
-                (Cut::FOUR, 8) => stream.launch::<gk::GemmSkinny<T, C, 4, 2, 8>>(grid, args),
-                (Cut::FOUR, 32) => stream.launch::<gk::GemmSkinny<T, C, 4, 2, 32>>(grid, args),
-                (Cut::FOUR, _) => stream.launch::<gk::GemmSkinny<T, C, 4, 2, 64>>(grid, args),
-                (Cut::FOUR_ALONE, _) => stream.launch::<gk::GemmSkinny<T, C, 4, 1, 32>>(grid, args),
-                (_, 8) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 8>>(grid, args),
-                (_, 32) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 32>>(grid, args),
-                (_, _) => stream.launch::<gk::GemmSkinny<T, C, 2, 1, 64>>(grid, args),
+            match r {
+                8 => stream.launch::<gk::GemmSkinny<T, C, 2, 8>>(grid, args),
+                32 => stream.launch::<gk::GemmSkinny<T, C, 2, 32>>(grid, args),
+                _ => stream.launch::<gk::GemmSkinny<T, C, 2, 64>>(grid, args),
+            }
+        }
+    }
+
+    /// Launches clusters that split k, with a multiprocessor for each block.
+    pub(super) fn launch_skinny_alone(mut self, stream: &Stream) -> Result<()> {
+        self.require_few(gk::MOST_ALONE, "skinny_alone")?;
+        let sizes = self.few();
+        let [weight, vectors] = self.few_maps(stream, WARPGROUP_ROWS, gk::MOST_ALONE)?;
+        let grid = gk::SHARE * sizes.rows.div_ceil(ROWS);
+        let args = (weight, vectors, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes);
+        self.note_work();
+        // SAFETY: as for `launch_skinny`.
+        unsafe { stream.launch::<gk::GemmSkinny<T, C, 1, 32>>(grid, args) }
+    }
+
+    /// Launches pairs of blocks that split k, as many as there is room for.
+    pub(super) fn launch_pairs(mut self, stream: &Stream) -> Result<()> {
+        self.require_few(pairs::MOST, "skinny_pairs")?;
+        let sizes = self.few();
+        // The smallest number of sums per thread that is sufficient.
+        let r = pairs::SUMS.into_iter().find(|r| vectors(*r) >= sizes.vectors).unwrap_or(32);
+        let [weight, vectors] = self.few_maps(stream, WARPGROUP_ROWS, vectors(r))?;
+        let room = (stream.device().info().multiprocessors / pairs::PAIR).max(1);
+        let grid = pairs::PAIR * sizes.rows.div_ceil(WARPGROUP_ROWS).min(room);
+        let args = (weight, vectors, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes);
+        self.note_work();
+        // SAFETY: as for `launch_skinny`.
+        unsafe {
+            match r {
+                8 => stream.launch::<pairs::GemmPairs<T, C, 8>>(grid, args),
+                16 => stream.launch::<pairs::GemmPairs<T, C, 16>>(grid, args),
+                24 => stream.launch::<pairs::GemmPairs<T, C, 24>>(grid, args),
+                _ => stream.launch::<pairs::GemmPairs<T, C, 32>>(grid, args),
             }
         }
     }
 
     /// Launches blocks that take this number of rows of the weight and all of k.
     pub(super) fn launch_thin(mut self, stream: &Stream, rows: u32) -> Result<()> {
-        self.require_few(thin::most(rows), "thin")?;
+        self.require_few(thin::most(rows), if rows == 64 { "thin_64" } else { "thin" })?;
         let sizes = self.few();
         let [weight, vectors] = self.few_maps(stream, rows, thin::VECTORS)?;
         let grid = sizes.rows.div_ceil(rows).next_multiple_of(thin::CLUSTER);
@@ -88,10 +101,10 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     }
 
     /// The sizes of a product of few rows, or of few columns.
-    fn few(&self) -> gk::Sizes {
+    fn few(&self) -> Sizes {
         let gpu_kernels::ops::gemm::Problem { m, n, k, c: [_, ldc], alpha, beta, .. } = self.sizes;
         let c = if m <= n { [1, ldc] } else { [ldc, 1] };
-        gk::Sizes { c, rows: m.max(n), vectors: m.min(n), k, alpha, beta, padding: 0 }
+        Sizes { c, rows: m.max(n), vectors: m.min(n), k, alpha, beta, padding: 0 }
     }
 
     /// The tensor maps of its weight and of its vectors, in boxes of these numbers of each.

@@ -152,11 +152,14 @@ half_products! {
     half8: 8 4 m64n8k16 m64n8k16_a_registers;
     half16: 16 8 m64n16k16 m64n16k16_a_registers;
     half32: 32 16 m64n32k16 m64n32k16_a_registers;
+    half48: 48 24 m64n48k16 m64n48k16_a_registers;
     half64: 64 32 m64n64k16 m64n64k16_a_registers;
     half96: 96 48 m64n96k16 m64n96k16_a_registers;
     half128: 128 64 m64n128k16 m64n128k16_a_registers;
     half160: 160 80 m64n160k16 m64n160k16_a_registers;
+    half176: 176 88 m64n176k16 m64n176k16_a_registers;
     half192: 192 96 m64n192k16 m64n192k16_a_registers;
+    half208: 208 104 m64n208k16 m64n208k16_a_registers;
     half224: 224 112 m64n224k16 m64n224k16_a_registers;
     half256: 256 128 m64n256k16 m64n256k16_a_registers;
 }
