@@ -44,7 +44,7 @@ fn letter(layout: &OperandLayout) -> char {
 /// columns the latter is longer, and it equals 3·(n + 85). For the products that `warpsmith tune` timed on an H100 and an H200
 /// (squares from 512 to 4096 and the production shapes), any value from 64 to 128 gives the best choices on both: with 32, five
 /// waves of narrow tiles are preferred to three of wide ones, which take a fifth less. This model does not fully describe a
-/// single wave: on an H200 one of 96 or 144 columns takes longer than one of 128 or 160, so there are no such tiles.
+/// single wave: see [`columns_over`].
 const STEP: usize = 80;
 
 /// The number of columns, among `widths` from the widest on, of the tiles for products of `[batch, m, n]` results.
@@ -53,9 +53,21 @@ const STEP: usize = 80;
 /// Wider tiles read less for each result, so of two widths that take the same time the wider is better; but a narrower one may
 /// fill its last wave better, or a first wave that has room for more tiles.
 pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -> u32 {
-    let time = |width: &u32| time(multiprocessors, sizes, [BLOCK_M, *width]);
+    best(multiprocessors, sizes, widths.iter().copied())
+}
+
+/// The same for products over this k. Tiles of 96 and 144 columns, which end with part of a slab, are taken only if they make
+/// one wave, and k is long enough to make up for what that part costs: on an H200 1216³ takes 12.9 µs with 96 and 12.5 with
+/// 128, 1440³ 16.1 with 144 and 15.7 with 160, but 1536³ 15.7 and 16.4, and 1024 × 1152 × 4096 21.2 with 96 and 25.4 with 128.
+pub(crate) fn columns_over(multiprocessors: u32, sizes: [usize; 3], k: usize, widths: &[u32]) -> u32 {
+    let is_one_wave = |width: u32| waves(multiprocessors, sizes, [BLOCK_M, width]) == 1;
+    let pays = |width: &u32| ![96, 144].contains(width) || k >= 1536 && is_one_wave(*width);
+    best(multiprocessors, sizes, widths.iter().copied().filter(pays))
+}
+
+fn best(multiprocessors: u32, sizes: [usize; 3], widths: impl Iterator<Item = u32>) -> u32 {
     // Of several equal ones `min_by_key` returns the first, which is the widest.
-    widths.iter().copied().min_by_key(time).unwrap_or(BLOCK_N)
+    widths.min_by_key(|width| time(multiprocessors, sizes, [BLOCK_M, *width])).unwrap_or(BLOCK_N)
 }
 
 /// Whether the tall tiles are better than those of `columns` columns, for products of `[batch, m, n]` results.
@@ -64,7 +76,7 @@ pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -
 /// would be better in many waves as well, but these take up to a quarter longer: with three consumers, shared memory and the
 /// tensor cores are equally busy, and neither waits for the other.
 pub(crate) fn are_better_tall(multiprocessors: u32, sizes: [usize; 3], columns: u32) -> bool {
-    rounds(multiprocessors, sizes, TALL) == 1
+    waves(multiprocessors, sizes, TALL) == 1
         && time(multiprocessors, sizes, TALL) < time(multiprocessors, sizes, [BLOCK_M, columns])
 }
 
@@ -151,11 +163,11 @@ pub(crate) fn leaves_half_empty(multiprocessors: u32, [m, n]: [usize; 2]) -> boo
 /// The time of products with this number of results, in columns of tiles of [`BLOCK_M`] rows per block.
 fn time(multiprocessors: u32, sizes: [usize; 3], [block_m, block_n]: [u32; 2]) -> usize {
     let columns = (block_n * block_m / BLOCK_M) as usize;
-    rounds(multiprocessors, sizes, [block_m, block_n]).saturating_mul(columns + STEP)
+    waves(multiprocessors, sizes, [block_m, block_n]).saturating_mul(columns + STEP)
 }
 
 /// The number of waves of such tiles.
-fn rounds(multiprocessors: u32, [batch, m, n]: [usize; 3], [block_m, block_n]: [u32; 2]) -> usize {
+fn waves(multiprocessors: u32, [batch, m, n]: [usize; 3], [block_m, block_n]: [u32; 2]) -> usize {
     let tiles = m.div_ceil((CLUSTER * block_m) as usize) * n.div_ceil(block_n as usize);
     tiles.saturating_mul(batch).div_ceil((multiprocessors / CLUSTER).max(1) as usize)
 }
@@ -167,7 +179,7 @@ mod tests {
     use super::WIDTHS;
 
     #[test]
-    fn tiles_are_as_wide_as_fills_rounds() {
+    fn tiles_are_as_wide_as_fills_waves() {
         let columns = |multiprocessors, sizes| super::columns(multiprocessors, sizes, &WIDTHS);
         let square = |n| columns(132, [1, n, n]);
         // 6 × 8 tiles of 192 columns are one wave, as are 6 × 6 of 256.
@@ -176,19 +188,22 @@ mod tests {
         assert_eq!([3096, 3608].map(square), [256, 256]);
         assert_eq!(columns(132, [0, 0, 0]), 256);
         assert_eq!(columns(1, [usize::MAX, 1 << 31, 1 << 31]), 256);
-        let square = |n| super::columns(132, [1, n, n], &FINE_WIDTHS);
+        let square = |n| super::columns_over(132, [1, n, n], n, &FINE_WIDTHS);
         // 6 × 9 tiles of 160 columns are one wave, as are 7 × 9 of 208.
         assert_eq!(
-            [1024, 1216, 1440, 1792, 2048, 2112, 2432, 4096, 8192].map(square),
-            [64, 128, 160, 208, 256, 160, 192, 256, 256]
+            [1024, 1216, 1440, 1536, 1792, 2048, 2112, 2432, 4096, 8192].map(square),
+            [64, 128, 160, 144, 208, 256, 160, 192, 256, 256]
         );
-        let of_f32 = |n| super::columns(132, [1, n, n], &FINE_WIDTHS_F32);
+        let over = |k| super::columns_over(132, [1, 1024, 1152], k, &FINE_WIDTHS);
+        assert_eq!([over(1024), over(4096)], [128, 96]);
+        let of_f32 = |n| super::columns_over(132, [1, n, n], n, &FINE_WIDTHS_F32);
         assert_eq!([1440, 1792, 2112].map(of_f32), [160, 256, 160]);
     }
 
     #[test]
-    fn tiles_are_tall_where_that_fills_rounds() {
-        let is_tall = |n| super::are_better_tall(132, [1, n, n], super::columns(132, [1, n, n], &FINE_WIDTHS));
+    fn tiles_are_tall_where_that_fills_waves() {
+        let columns = |n| super::columns_over(132, [1, n, n], n, &FINE_WIDTHS);
+        let is_tall = |n| super::are_better_tall(132, [1, n, n], columns(n));
         // 6 × 11 of them are one wave, whereas 9 × 14 of 160 columns are two.
         assert!(is_tall(2112));
         assert_eq!([1024, 1440, 1792, 2048, 2432, 2912, 4096, 8192].map(is_tall), [false; 8]);

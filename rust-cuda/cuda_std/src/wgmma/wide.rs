@@ -145,6 +145,7 @@ half!(48, 24, "m64n48k16", m64n48k16, m64n48k16_a_registers);
 half!(64, 32, "m64n64k16", m64n64k16, m64n64k16_a_registers);
 half!(96, 48, "m64n96k16", m64n96k16, m64n96k16_a_registers);
 half!(128, 64, "m64n128k16", m64n128k16, m64n128k16_a_registers);
+half!(144, 72, "m64n144k16", m64n144k16, m64n144k16_a_registers);
 half!(160, 80, "m64n160k16", m64n160k16, m64n160k16_a_registers);
 half!(176, 88, "m64n176k16", m64n176k16, m64n176k16_a_registers);
 half!(192, 96, "m64n192k16", m64n192k16, m64n192k16_a_registers);

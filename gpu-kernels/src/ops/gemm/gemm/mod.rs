@@ -12,13 +12,12 @@
 //! weight, A·Bᵀ, are both K-major. [`mma`] takes any other strides too.
 //!
 //! # Mapping
-//! [`hopper`]: clusters of two blocks walk over tiles of 256 rows and 256, 192, 128 or 64 columns, or also 160 if A
-//! is K-major, and 208 if C has 16 bits besides; a block has a producer warpgroup and two consumers of 64 rows. For few
-//! rows the same tiles compute the swapped product, Cᵀ = Bᵀ·Aᵀ: 256 columns of C by 128 or 64 rows, transposed on their
-//! way through shared memory ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`] and
-//! [`pairs`]: clusters of four or two blocks take 128 rows of the longer side, and split k. [`thin`]: a block takes 32 or
-//! 64 rows and all of k. [`pad`] copies operands that
-//! are not aligned to packs. [`mma`]: one 128 × 128 tile per block, eight warps of 64 × 32.
+//! [`hopper`]: clusters of two blocks walk over tiles of 256 rows and 256, 192, 128 or 64 columns, or also 160 or 96 if
+//! A is K-major, and 208 or 144 if C has 16 bits besides; a block has a producer warpgroup and two consumers of 64 rows.
+//! For few rows the same tiles compute the swapped product, Cᵀ = Bᵀ·Aᵀ: 256 columns of C by 128 or 64 rows, transposed
+//! on their way through shared memory ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`] and [`pairs`]: clusters of
+//! four or two blocks take 128 rows of the longer side, and split k. [`thin`]: a block takes 32 or 64 rows and all of k.
+//! [`pad`] copies operands that are not aligned to packs. [`mma`]: one 128 × 128 tile per block, eight warps of 64 × 32.
 //!
 //! # Shared memory
 //! [`hopper`]: 4 stages × (128 + 256) × 64 elements + 4 × 8 KiB for the epilogue + barriers = 229 440 B, one block a

@@ -146,8 +146,7 @@ unsafe fn run<T: Half, C: Element, const R: usize>(
         memory.read().init(WARPGROUP / 32);
         fence::mbarrier_init();
     }
-    // The other block uses only the last two barriers, and only later: it waits for this arrival before.
-    thread::sync_threads();
+    // The other block uses two of the barriers, and this one's consumers use all of them: they wait for this arrival before.
     cluster::arrive_relaxed();
 
     let (pair, pairs) = (thread::block_idx_x() / PAIR, thread::grid_dim_x() / PAIR);
@@ -219,7 +218,12 @@ unsafe fn consume<T: Half, C: Element, const R: usize>(
             continue;
         }
         let mut sums = [0.0; R];
-        memory.ring().multiply::<T>(consumer, steps, &mut at, &mut sums);
+        let last = memory.ring().multiply::<T>(consumer, steps, &mut at, &mut sums);
+        if let Some(last) = last
+            && lane == 0
+        {
+            memory.ring().give_back(last);
+        }
         if consumer == rank {
             if lane == 0 {
                 memory.arrived().arrive_expect_tx(groups * 4 * WARPGROUP * 4);

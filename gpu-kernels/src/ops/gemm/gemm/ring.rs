@@ -191,15 +191,22 @@ impl<const R: usize> Ring<R> {
         for _ in 0..steps {
             self.full(at.stage).wait_parity(at.parity);
             if thread::thread_idx_x().is_multiple_of(WARPGROUP) {
-                self.empty(at.stage).arrive();
+                self.give_back(at.stage);
             }
             at.advance(self.stages as usize);
         }
     }
 
-    /// Multiplies 64 rows of so many stages. Run by a whole warpgroup.
+    /// Multiplies 64 rows of so many stages, and gives all but the last of them back, which it returns. Run by a whole
+    /// warpgroup.
     #[inline(always)]
-    pub(super) unsafe fn multiply<T: Half>(self, consumer: u32, steps: u32, at: &mut Cursor, sums: &mut [f32; R])
+    pub(super) unsafe fn multiply<T: Half>(
+        self,
+        consumer: u32,
+        steps: u32,
+        at: &mut Cursor,
+        sums: &mut [f32; R],
+    ) -> Option<u32>
     where
         [f32; R]: Accumulators,
     {
@@ -221,15 +228,17 @@ impl<const R: usize> Ring<R> {
             if let Some(previous) = previous.replace(at.stage)
                 && is_first_lane
             {
-                self.empty(previous).arrive();
+                self.give_back(previous);
             }
             at.advance(self.stages as usize);
         }
         wgmma::wait_for::<0>(sums);
-        if let Some(previous) = previous
-            && is_first_lane
-        {
-            self.empty(previous).arrive();
-        }
+        previous
+    }
+
+    /// Gives a stage back that [`multiply`](Self::multiply) has left. Run by one thread of the warpgroup.
+    #[inline(always)]
+    pub(super) unsafe fn give_back(self, stage: u32) {
+        self.empty(stage).arrive();
     }
 }

@@ -61,7 +61,9 @@ pub const fn shared_bytes(block_n: u32) -> usize {
         208 => size_of::<Shared<{ b_bytes(208) }, { stages(CONSUMERS, 208) }>>(),
         192 => size_of::<Shared<{ b_bytes(192) }, { stages(CONSUMERS, 192) }>>(),
         160 => size_of::<Shared<{ b_bytes(160) }, { stages(CONSUMERS, 160) }>>(),
+        144 => size_of::<Shared<{ b_bytes(144) }, { stages(CONSUMERS, 144) }>>(),
         128 => size_of::<Shared<{ b_bytes(128) }, { stages(CONSUMERS, 128) }>>(),
+        96 => size_of::<Shared<{ b_bytes(96) }, { stages(CONSUMERS, 96) }>>(),
         64 => size_of::<Shared<{ b_bytes(64) }, { stages(CONSUMERS, 64) }>>(),
         _ => size_of::<Wide>(),
     }

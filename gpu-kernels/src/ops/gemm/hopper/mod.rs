@@ -59,9 +59,9 @@ pub const WIDTHS: [u32; 4] = [BLOCK_N, 192, 128, 64];
 /// These widths and the intermediate ones that fill what [`WIDTHS`] leave of a wave, for results of 16 bits. They are
 /// multiples of 16, so that each block of a cluster loads whole groups of the eight rows after which the swizzle
 /// repeats.
-pub const FINE_WIDTHS: [u32; 6] = [BLOCK_N, 208, 192, 160, 128, 64];
+pub const FINE_WIDTHS: [u32; 8] = [BLOCK_N, 208, 192, 160, 144, 128, 96, 64];
 /// Likewise for results of f32, whose tiles are whole slabs of 32 columns.
-pub const FINE_WIDTHS_F32: [u32; 5] = [BLOCK_N, 192, 160, 128, 64];
+pub const FINE_WIDTHS_F32: [u32; 6] = [BLOCK_N, 192, 160, 128, 96, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
 pub const SWAPPED: [u32; 2] = [128, 64];
 /// Depth of a stage in bytes: a row of the widest swizzle.
@@ -220,13 +220,20 @@ where
 #[inline(always)]
 pub(super) unsafe fn run_fine<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E)
 where
-    M: Multiply<{ sums(208) }, Sum = f32> + Multiply<{ sums(160) }, Sum = f32>,
+    M: Multiply<{ sums(208) }, Sum = f32>
+        + Multiply<{ sums(160) }, Sum = f32>
+        + Multiply<{ sums(144) }, Sum = f32>
+        + Multiply<{ sums(96) }, Sum = f32>,
 {
     match (N, M::B_MN) {
         (208, false) => columns!(208, 208, of, epilogue),
         (208, true) => columns!(208, 256, of, epilogue),
-        (_, false) => columns!(160, 160, of, epilogue),
-        (_, true) => columns!(160, 192, of, epilogue),
+        (160, false) => columns!(160, 160, of, epilogue),
+        (160, true) => columns!(160, 192, of, epilogue),
+        (144, false) => columns!(144, 144, of, epilogue),
+        (144, true) => columns!(144, 192, of, epilogue),
+        (_, false) => columns!(96, 96, of, epilogue),
+        (_, true) => columns!(96, 128, of, epilogue),
     }
 }
 

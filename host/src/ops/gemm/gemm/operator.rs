@@ -61,7 +61,7 @@ pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<8>
         let at = each * (2 * of_bf16 as usize + !to_f32 as usize);
         all.split_at(at).1.split_at(each).0
     }
-    // Of C in f32 there is one width, of the other types there are two.
+    // Of C in f32 there are two widths, of the other types there are four.
     let (f16, bf16) = GEMM_FINE.split_at(GEMM_FINE.len() / 2);
     let (into_f32, alike) = if of_bf16 { bf16 } else { f16 }.split_at(GEMM_FINE.len() / 6);
     let fine = if to_f32 { into_f32 } else { alike };
@@ -232,7 +232,6 @@ impl Operator for Gemm {
                 arranged(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
                 // More tall tiles than the simulated GPU has clusters.
                 arranged(Case::odd(info, dtype, dims(1, 8, 1000, 72)), "NT", T),
-                arranged(Case::odd(info, dtype, dims(1, 24, 680, 1416)), "NT", T).param("beta", -1.0),
                 arranged(Case::odd(info, dtype, dims(1, 40, 219, 1096)), "NT", T).param("beta", 0.5),
                 arranged(Case::odd(info, dtype, dims(1, 217, 53, 1288)), "NT", T).param("alpha", -0.5),
                 arranged(Case::odd(info, dtype, dims(1, 37, 40, 2632)), "NT", T),
@@ -266,6 +265,11 @@ impl Operator for Gemm {
             cases.push(arranged(Case::odd(info, DType::F16, dims(1, 304, 520, 200)), letters, T));
         }
         cases.push(arranged(Case::odd(info, DType::F16, dims(2, 264, 272, 72)), "TN", BATCHED_T));
+        // Pairs of blocks that take rows in two waves, with more stages than their rings have.
+        for m in [12, 24, 44, 60] {
+            let case = Case::odd(info, DType::F16, dims(1, m, 680, 1416)).param("beta", -1.0);
+            cases.push(arranged(case, "NT", T));
+        }
         let scaled = |dtype| Case::odd(info, dtype, dims(1, 40, 48, 40)).param("alpha", 3.0);
         let scaled = info.dtypes.iter().map(|dtype| scaled(*dtype));
         cases.into_iter().map(|case| case.only(&[])).chain(scaled).collect()

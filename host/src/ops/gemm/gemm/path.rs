@@ -23,7 +23,7 @@ pub(super) enum Path {
 
 impl Path {
     /// The variants' names.
-    pub(super) const NAMED: [(&'static str, Self); 16] = [
+    pub(super) const NAMED: [(&'static str, Self); 18] = [
         ("skinny", Self::Skinny),
         ("skinny_alone", Self::SkinnyAlone),
         ("skinny_pairs", Self::Pairs),
@@ -33,7 +33,9 @@ impl Path {
         ("hopper_208", Self::Hopper(208)),
         ("hopper_192", Self::Hopper(192)),
         ("hopper_160", Self::Hopper(160)),
+        ("hopper_144", Self::Hopper(144)),
         ("hopper_128", Self::Hopper(128)),
+        ("hopper_96", Self::Hopper(96)),
         ("hopper_64", Self::Hopper(64)),
         ("hopper_tall", Self::Tall),
         ("swapped_128", Self::Swapped(128)),

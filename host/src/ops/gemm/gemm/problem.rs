@@ -237,7 +237,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     pub(super) fn tiles(&self, stream: &Stream) -> Path {
         let sizes = [self.sizes.batch, self.sizes.m, self.sizes.n].map(|size| size as usize);
         let of = stream.device().info().multiprocessors;
-        let columns = plan::columns(of, sizes, self.widths());
+        let columns = plan::columns_over(of, sizes, self.sizes.k as usize, self.widths());
         if plan::are_better_tall(of, sizes, columns) { Path::Tall } else { Path::Hopper(columns) }
     }
 
@@ -257,12 +257,15 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             return Err(self.info.param_error("variant", tiles_name(columns), TMA_WANTS));
         };
         if !self.widths().contains(&columns) {
-            let wanted = "elements of a that are adjacent along k, and for 208 columns c in the type of a and b";
+            let wanted =
+                "elements of a that are adjacent along k, and for 208 and 144 columns c in the type of a and b";
             return Err(self.info.param_error("variant", tiles_name(columns), wanted));
         }
         match columns {
             208 => self.launch_fine::<T, 208>(stream, majors),
             160 => self.launch_fine::<C, 160>(stream, majors),
+            144 => self.launch_fine::<T, 144>(stream, majors),
+            96 => self.launch_fine::<C, 96>(stream, majors),
             64 => self.launch_tiles::<64>(stream, majors),
             128 => self.launch_tiles::<128>(stream, majors),
             192 => self.launch_tiles::<192>(stream, majors),

@@ -92,7 +92,9 @@ impl<P: Product> Variants<P> {
             "the same by tiles of 192: what is picked where these fill waves of the multiprocessors better",
         ),
         Self::tiles::<160>("hopper_160", "the same by tiles of 160, for a K-major"),
+        Self::tiles::<144>("hopper_144", "the same by tiles of 144, for a K-major and c of 16 bits"),
         Self::tiles::<128>("hopper_128", "the same by tiles of 128 columns"),
+        Self::tiles::<96>("hopper_96", "the same by tiles of 96, for a K-major"),
         Self::tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
         Variant {
             name: "hopper_tall",

@@ -156,6 +156,7 @@ half_products! {
     half64: 64 32 m64n64k16 m64n64k16_a_registers;
     half96: 96 48 m64n96k16 m64n96k16_a_registers;
     half128: 128 64 m64n128k16 m64n128k16_a_registers;
+    half144: 144 72 m64n144k16 m64n144k16_a_registers;
     half160: 160 80 m64n160k16 m64n160k16_a_registers;
     half176: 176 88 m64n176k16 m64n176k16_a_registers;
     half192: 192 96 m64n192k16 m64n192k16_a_registers;
