@@ -17,7 +17,7 @@ use warpsmith::check::{Operands, trace};
 use warpsmith::ops::model::Case;
 use warpsmith::ops::{self, Fusion};
 use warpsmith::profile::{self, Profile, Row};
-use warpsmith::{Device, Stream, Tensor, kernels, sim};
+use warpsmith::{Device, Stream, Tensor, View, kernels, sim};
 
 /// A stream of a simulated device, with something to work on; none in a build without kernels.
 fn simulated() -> Option<(Stream, Tensor<f32>)> {
@@ -154,6 +154,24 @@ fn recordings_have_what_is_inside_them_alone() {
     .unwrap();
     assert_eq!((names(&inner), names(&outer)), (vec!["inner"], vec!["outer", "after"]));
     assert_eq!(outer.spans()[1].parent, Some(0));
+}
+
+#[test]
+fn elements_that_a_view_repeats_are_no_more_bytes() {
+    let Some((stream, _)) = simulated() else { return };
+    let x = Tensor::<f32>::zeros(&stream, [2, 1027]).unwrap();
+    let bytes = |x: View<'_, f32>| {
+        let (y, profile) = profile::record(|| ops::sum_rows(&stream, x)).unwrap();
+        profile.spans()[0].launch.unwrap().bytes - 4 * y.unwrap().len() as u64
+    };
+    assert_eq!(bytes(x.view()), 4 * 2 * 1027);
+    assert_eq!(bytes(x.slice(0..1).unwrap().broadcast([4, 1027]).unwrap()), 4 * 1027);
+    // Windows of 1024 that begin an element apart.
+    assert_eq!(bytes(x.view().strided(0, [1024, 1024], &[1, 1]).unwrap()), 4 * 2047);
+    // Those of windows of windows could not even be counted.
+    let x = Tensor::<u64>::zeros(&stream, [(3 << 20) + 4]).unwrap();
+    let endless = x.view().strided(0, [1 << 20, 1 << 20, 1 << 20, 4], &[1; 4]).unwrap();
+    profile::record(|| endless.ptr(&stream).map(drop)).unwrap().0.unwrap();
 }
 
 #[test]

@@ -43,10 +43,12 @@ impl<'a> Part<'a> {
         self.layout.shape.elements().saturating_mul(self.dtype.size())
     }
 
-    /// Bytes of the elements, where an element that is repeated by a stride of 0 counts once.
+    /// Bytes of the elements, where an element that is repeated by a stride of 0 counts once, and never more than those that are spanned: other
+    /// strides repeat elements as well.
     pub(crate) fn distinct_bytes(&self) -> u64 {
         let dims = self.layout.shape.iter().zip(self.layout.strides()).filter(|(_, stride)| **stride != 0);
-        dims.map(|(dim, _)| *dim as u64).product::<u64>() * self.dtype.size() as u64
+        let elements: usize = dims.map(|(dim, _)| *dim).product();
+        (elements.min(self.layout.span()) * self.dtype.size()) as u64
     }
 
     /// The address for a use on `stream`, which from here on comes after the uses it conflicts with.
