@@ -122,6 +122,20 @@ fn views_of_any_strides_are_read_in_order() {
 }
 
 #[test]
+fn views_are_split_where_they_have_rows() {
+    let (_device, stream) = open();
+    let mut x = Tensor::from_slice(&stream, [2, 3], &numbers(6)).unwrap();
+    for mid in 0..=2 {
+        let (head, tail) = x.view_mut().split_at(mid).unwrap();
+        assert_eq!([head.shape().dims(), tail.shape().dims()], [[mid, 3], [2 - mid, 3]]);
+    }
+    let refused = |x: &mut Tensor<f32>, mid| x.view_mut().split_at(mid).map(drop).unwrap_err().to_string();
+    assert_eq!(refused(&mut x, 3), "split_at: parameter `mid` = 3: expected at most 2");
+    let mut scalar = Tensor::filled(&stream, [], 1.0).unwrap();
+    assert_eq!(refused(&mut scalar, 0), "split_at: `self` has shape [], expected at least one dimension");
+}
+
+#[test]
 fn large_fills_and_copies_go_piece_by_piece() {
     let (_device, stream) = open();
     let n = (3 << 20) + 5;

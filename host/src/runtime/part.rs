@@ -120,7 +120,12 @@ impl<'a> Part<'a> {
 
     /// Both sides of `mid` in dimension 0.
     pub(crate) fn split_at(self, mid: usize) -> Result<(Self, Self)> {
-        let end = self.layout.shape.first().copied().unwrap_or(0);
+        let Some(&end) = self.layout.shape.first() else {
+            return Err(Error::shape("split_at", "self", &[], "at least one dimension"));
+        };
+        if mid > end {
+            return Err(Error::param("split_at", "mid", mid, format!("at most {end}")));
+        }
         let split = |range| Ok(Self { split: true, ..self.slice(range)? });
         Ok((split(0..mid)?, split(mid..end)?))
     }
