@@ -1,7 +1,7 @@
 //! Tensors and their views: what is read and written by which strides, on which device, and what is refused.
 
 use warpsmith::sim::{self, GpuModel};
-use warpsmith::{AnyTensor, Device, Error, Half, Result, Stream, Tensor, bf16, f16, ops};
+use warpsmith::{AnyTensor, Device, Error, Half, HostTensor, Result, Stream, Tensor, bf16, f16, ops};
 
 fn open() -> (Device, Stream) {
     let device = sim::open(&GpuModel::H100).unwrap();
@@ -116,6 +116,9 @@ fn views_of_any_strides_are_read_in_order() {
     assert!(any.view().broadcast([1 << 62]).is_err());
     let endless = any.view().slice(0..1).unwrap().strided(0, [1], &[1]).unwrap().broadcast([1 << 62]).unwrap();
     assert!(matches!(endless.to_host(&stream), Err(Error::TooLarge { .. })));
+    // As many elements in other rows are not the same tensor.
+    let error = any.view_mut().write(&stream, &HostTensor::from_slice([3, 2], &numbers(6)).unwrap()).unwrap_err();
+    assert_eq!(error.to_string(), "write: `src` has shape [3, 2], expected [2, 3]");
     let error = any.view_mut().t().typed::<f32>("op", "y").unwrap().fill(&stream, 1.0).unwrap_err();
     assert!(matches!(error, Error::Layout { .. }), "{error}");
     assert!(any.typed::<i32>("op", "y").is_err());

@@ -247,6 +247,9 @@ impl<'a> AnyViewMut<'a> {
         if host.dtype() != self.dtype() {
             return Err(Error::dtype("write", "src", host.dtype(), self.dtype().name()));
         }
+        if host.shape() != self.shape() {
+            return Err(Error::shape("write", "src", host.shape(), self.shape().to_string()));
+        }
         self.part.upload(stream, host.bytes())
     }
 
