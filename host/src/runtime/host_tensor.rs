@@ -48,11 +48,13 @@ impl HostTensor {
 
     /// Copies elements.
     pub fn from_slice<T: Dtype>(shape: impl AsRef<[usize]>, data: &[T]) -> Result<Self> {
+        let shape = shape_of(shape.as_ref(), data.len())?;
         Self::new(T::DTYPE, shape, bytemuck::cast_slice(data).to_vec())
     }
 
     /// Rounds each value to the nearest `dtype`.
     pub fn from_f64(dtype: DType, shape: impl AsRef<[usize]>, data: &[f64]) -> Result<Self> {
+        let shape = shape_of(shape.as_ref(), data.len())?;
         let bytes = with_dtype!(dtype, T => bytes_of_values::<T>(data));
         Self::new(dtype, shape, bytes)
     }
@@ -143,6 +145,20 @@ impl HostTensor {
     }
 }
 
+/// The shape, of which there have to be as many values as it has elements.
+fn shape_of(dims: &[usize], values: usize) -> Result<Shape> {
+    let shape = Shape::new(dims)?;
+    match shape.elements() == values {
+        true => Ok(shape),
+        false => Err(Error::shape(
+            "host tensor",
+            "data",
+            &[values],
+            format!("{} elements for shape {shape}", shape.elements()),
+        )),
+    }
+}
+
 fn bytes_of_values<T: Dtype>(data: &[f64]) -> Vec<u8> {
     let mut bytes = vec![0; data.len() * size_of::<T>()];
     for (bytes, &value) in bytes.chunks_exact_mut(size_of::<T>()).zip(data) {
@@ -169,7 +185,14 @@ mod tests {
 
     #[test]
     fn sizes_and_types_are_checked() {
-        assert!(HostTensor::new(DType::F32, [2], vec![0; 7]).is_err());
+        let said = |tensor: Result<HostTensor>| tensor.unwrap_err().to_string();
+        assert_eq!(
+            said(HostTensor::new(DType::F32, [2], vec![0; 7])),
+            "host tensor: `bytes` has shape [7], expected 2 elements of float32 for shape [2]"
+        );
+        let values = "host tensor: `data` has shape [3], expected 4 elements for shape [2, 2]";
+        assert_eq!(said(HostTensor::from_slice([2, 2], &[0f32; 3])), values);
+        assert_eq!(said(HostTensor::from_f64(DType::F32, [2, 2], &[0.0; 3])), values);
         let tensor = HostTensor::from_slice([2], &[1.5f32, 2.5]).unwrap();
         assert_eq!(tensor.to_vec::<f32>().unwrap(), [1.5, 2.5]);
         assert_eq!(tensor.to_vec::<i32>().unwrap_err().to_string(), "to_vec: `self` is float32, expected int32");
