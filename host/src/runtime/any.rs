@@ -37,7 +37,7 @@ pub struct AnyViewMut<'a> {
 impl AnyTensor {
     /// See [`Tensor::uninit`].
     pub fn uninit(stream: &Stream, dtype: DType, shape: impl AsRef<[usize]>) -> Result<Self> {
-        Self::allocated_by(Storage::new, stream, dtype, shape)
+        Self::allocated_by(|stream, bytes| Storage::new(stream, bytes?), stream, dtype, shape)
     }
 
     /// See [`Storage::of_result`].
@@ -46,16 +46,15 @@ impl AnyTensor {
     }
 
     fn allocated_by(
-        storage: fn(&Stream, usize) -> Result<Storage>,
+        storage: fn(&Stream, Result<usize>) -> Result<Storage>,
         stream: &Stream,
         dtype: DType,
         shape: impl AsRef<[usize]>,
     ) -> Result<Self> {
         let shape = Shape::new(shape.as_ref())?;
         let bytes = shape.elements().checked_mul(dtype.size()).filter(|&n| n <= isize::MAX as usize);
-        let bytes = bytes.ok_or_else(|| {
-            Error::too_large("tensor", "shape", format!("{shape} of {dtype} has more than 2^63 bytes"))
-        })?;
+        let bytes = bytes
+            .ok_or_else(|| Error::too_large("tensor", "shape", format!("{shape} of {dtype} has more than 2^63 bytes")));
         let mut tensor = Self { storage: storage(stream, bytes)?, dtype, layout: Layout::dense(shape) };
         if cfg!(debug_assertions) && tensor.storage.is_there() {
             tensor.part().fill(stream, &[0xFF])?;

@@ -291,6 +291,9 @@ pub enum Error {
     },
 }
 
+/// What errors of memory that nobody has named call their operator.
+const UNNAMED: [&str; 2] = ["tensor", "scratch"];
+
 impl Error {
     /// An [`Error::Shape`].
     pub fn shape(op: &'static str, arg: &'static str, found: &[usize], expected: impl Into<String>) -> Self {
@@ -310,6 +313,23 @@ impl Error {
     /// An [`Error::TooLarge`].
     pub fn too_large(op: &'static str, arg: &'static str, reason: impl Into<String>) -> Self {
         Self::TooLarge { op, arg, reason: reason.into() }
+    }
+
+    /// Names the operator and the argument that memory was for which is not there or cannot be counted, unless that is named already.
+    pub(crate) fn name(&mut self, op: &'static str, arg: &'static str) {
+        match self {
+            Self::OutOfMemory { of, .. } => {
+                of.get_or_insert((op, arg));
+            }
+            Self::TooLarge { op: of, arg: its, .. } if UNNAMED.contains(of) => (*of, *its) = (op, arg),
+            _ => {}
+        }
+    }
+
+    /// The same error with [these names](Self::name).
+    pub(crate) fn of(mut self, op: &'static str, arg: &'static str) -> Self {
+        self.name(op, arg);
+        self
     }
 
     /// An [`Error::DeviceMismatch`].

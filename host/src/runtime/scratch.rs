@@ -38,13 +38,7 @@ impl Stream {
 
     /// The same for an operator, whose name its errors have.
     pub(crate) fn workspace<T: Copy>(&self, op: &'static str, n: usize) -> Result<Scratch<T>> {
-        self.scratch(n).map_err(|error| match error {
-            Error::OutOfMemory { requested, free, total, .. } => {
-                Error::OutOfMemory { of: Some((op, "workspace")), requested, free, total }
-            }
-            Error::TooLarge { reason, .. } => Error::too_large(op, "workspace", reason),
-            error => error,
-        })
+        self.scratch(n).map_err(|error| error.of(op, "workspace"))
     }
 }
 

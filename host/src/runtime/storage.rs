@@ -66,11 +66,12 @@ impl Storage {
         Ok(Self { home: home.clone(), address, bytes, uses: Mutex::new(uses), missing: None })
     }
 
-    /// As [`new`](Self::new), for the result of an operator. If there is not enough memory, the error comes only when the address is asked
-    /// for. Until then the operator can check its arguments, since a wrong one may be the reason, and can name the result in the error.
-    pub(crate) fn of_result(home: &Stream, bytes: usize) -> Result<Self> {
-        match Self::new(home, bytes) {
-            Err(error @ Error::OutOfMemory { .. }) => {
+    /// As [`new`](Self::new), for the result of an operator. If there is not enough memory, or no memory could have these bytes, the error comes
+    /// only when the address is asked for. Until then the operator can check its arguments, since a wrong one may be the reason, and can name the
+    /// result in the error.
+    pub(crate) fn of_result(home: &Stream, bytes: Result<usize>) -> Result<Self> {
+        match bytes.and_then(|bytes| Self::new(home, bytes)) {
+            Err(error @ (Error::OutOfMemory { .. } | Error::TooLarge { .. })) => {
                 let mut nothing = Self::new(home, 0)?;
                 nothing.missing = Some(Mutex::new(error));
                 Ok(nothing)
@@ -86,10 +87,8 @@ impl Storage {
 
     /// Names the operator and the argument in the error of memory that is missing, unless it has names already.
     pub(crate) fn name_missing(&self, op: &'static str, arg: &'static str) {
-        if let Some(missing) = &self.missing
-            && let Error::OutOfMemory { of, .. } = &mut *lock(missing)
-        {
-            of.get_or_insert((op, arg));
+        if let Some(missing) = &self.missing {
+            lock(missing).name(op, arg);
         }
     }
 

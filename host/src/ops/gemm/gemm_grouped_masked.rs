@@ -56,7 +56,7 @@ pub fn gemm_grouped_masked<'a, T: Float + Half>(
     let (x, weight, counts) = (x.into(), weight.into(), counts.into());
     let [experts, rows, _]: [usize; 3] = x.dims(INFO.name, "x")?;
     let [_, out, _]: [usize; 3] = weight.dims(INFO.name, "weight")?;
-    let mut y = Tensor::zeros(stream, [experts, rows, out])?;
+    let mut y = Tensor::zeros(stream, [experts, rows, out]).map_err(|error| error.of(INFO.name, "y"))?;
     gemm_grouped_masked_into(stream, x, weight, counts, &mut y)?;
     Ok(y)
 }

@@ -137,7 +137,8 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             // As many parts as fill the device, but so few that none moves more bytes of sums than of weights.
             let resident = gk::blocks_per_multiprocessor(r) * stream.device().info().multiprocessors;
             let count = (resident / blocks).min(depth.div_ceil(DEPTH) / LEAST_STAGES).max(1);
-            let mut workspace = Tensor::<f32>::uninit(stream, [count as usize, m, n])?;
+            let workspace = Tensor::<f32>::uninit(stream, [count as usize, m, n]);
+            let mut workspace = workspace.map_err(|error| error.of(info.name, "workspace"))?;
             let target = workspace.view_mut().ptr_mut(stream)?;
             let sizes = Sizes { c: n as u64, m: m as u32, ..sizes };
             let args = (a.ptr(stream)?, w.ptr(stream)?, scales.ptr(stream)?, target, sizes);

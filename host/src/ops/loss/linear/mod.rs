@@ -144,7 +144,8 @@ impl<'a, T: Float + Half> Layer<'a, T> {
 
     /// Memory for the logits of a chunk.
     pub(super) fn buffer(&self, stream: &Stream, memory: usize) -> Result<Tensor<T>> {
-        Tensor::uninit(stream, [self.chunk(memory), self.stride()])
+        let buffer = Tensor::uninit(stream, [self.chunk(memory), self.stride()]);
+        buffer.map_err(|error| error.of(self.info.name, "workspace"))
     }
 
     /// The logits of those rows, in a [buffer](Self::buffer).
