@@ -50,8 +50,10 @@ pub fn cases_matching(op: &dyn Operator, text: &str) -> Result<Vec<Case>> {
 
 /// At most three of `known`, closest first, that are near enough to be what `name` was meant to be.
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    // Names are written in small letters here, and not everywhere.
+    let name = name.to_lowercase();
     let mut ranked: Vec<_> =
-        known.map(|k| (strsim::jaro_winkler(name, k), k)).filter(|(score, _)| *score > 0.7).collect();
+        known.map(|k| (strsim::jaro_winkler(&name, k), k)).filter(|(score, _)| *score > 0.7).collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     ranked.into_iter().take(3).map(|(_, k)| k.to_owned()).collect()
 }
@@ -74,6 +76,8 @@ mod tests {
         let name = OPERATORS[0].info().name;
         let err = find(&name[..name.len() - 1]).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(err.contains("did you mean") && err.contains(name), "{err}");
+        let large = find("RMSNorm").err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(large.starts_with("no operator is called `RMSNorm`; did you mean rms_norm"), "{large}");
         assert!(!find("zzzz").err().map(|e| e.to_string()).unwrap_or_default().contains("did you mean"));
     }
 
