@@ -274,6 +274,21 @@ fn run_computes_what_the_reference_does() {
 }
 
 #[test]
+fn run_names_tensors_that_it_does_not_read() {
+    let Some(_device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
+    let mut inputs = write_inputs(first(), CaseClass::Tiny, &from);
+    let args = ["run", first().info().name, "--input", from.to_str().unwrap(), "--output", to.to_str().unwrap()];
+    assert!(!warpsmith(&args).out.contains("not read"));
+    inputs.push(("b\n", inputs[0].1.clone()));
+    io::write(&from, &inputs).unwrap();
+    let said = format!("not read, because {} has no such input: b\\n\n", first().info().name);
+    assert!(warpsmith(&args).out.contains(&said));
+    assert_eq!(warpsmith(&[&args[..], &["--json"]].concat()).json()["ignored"], json!(["b\n"]));
+}
+
+#[test]
 fn run_reads_and_writes_streams() {
     let Some(_device) = device() else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -34,6 +34,15 @@ pub fn parse<'a>(
     args.iter().filter_map(read).collect()
 }
 
+/// The names of the tensors of a file that [`parse`] does not read.
+pub fn ignored<'a>(bytes: &[u8], args: impl IntoIterator<Item = &'a ArgInfo>) -> Vec<String> {
+    let args: Vec<_> = args.into_iter().map(|arg| arg.name).collect();
+    let Ok(file) = SafeTensors::deserialize(bytes) else { return Vec::new() };
+    let mut ignored: Vec<_> = file.names().into_iter().filter(|name| !args.contains(name)).map(str::to_owned).collect();
+    ignored.sort_unstable();
+    ignored
+}
+
 /// Writes tensors under their names. The file is written atomically.
 pub fn write(path: &Path, tensors: &[(&str, HostTensor)]) -> Result<()> {
     whole::write(path, &serialize(path, tensors)?)

@@ -1,5 +1,6 @@
 //! `warpsmith run`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use comfy_table::Cell;
@@ -15,7 +16,7 @@ use crate::runtime::host_tensor::HostTensor;
 pub(super) struct Args {
     /// The operator
     op: String,
-    /// A safetensors file with a tensor for each input, by its name; `-` for standard input
+    /// A safetensors file with a tensor for each input, by its name, where optional ones may be missing; `-` for standard input
     #[arg(long, value_name = "FILE")]
     input: PathBuf,
     /// The safetensors file to write the outputs to; with `-` they go to standard output, and the report to standard error
@@ -35,15 +36,15 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         super::writable(&args.output)?;
     }
     let params = args.set.iter().try_fold(Params::new(info), |params, text| params.with_text(text))?;
-    let inputs = match is_stream(&args.input) {
-        true => {
-            let mut bytes = Vec::new();
-            let read = ui.input.read_to_end(&mut bytes);
-            read.map_err(|e| Error::file("standard input", format!("cannot be read: {e}")))?;
-            io::parse(Path::new("standard input"), &bytes, info.inputs())?
-        }
-        false => io::read(&args.input, info.inputs())?,
+    let source = if is_stream(&args.input) { Path::new("standard input") } else { &args.input };
+    let mut bytes = Vec::new();
+    let read = match is_stream(&args.input) {
+        true => ui.input.read_to_end(&mut bytes).map(drop),
+        false => fs::read(source).map(|read| bytes = read),
     };
+    read.map_err(|e| Error::file(source, format!("cannot be read: {e}")))?;
+    let (inputs, ignored) = (io::parse(source, &bytes, info.inputs())?, io::ignored(&bytes, info.inputs()));
+    drop(bytes);
     let meta = |(name, tensor): &(&str, HostTensor)| TensorMeta::of(name, tensor);
     let metas: Vec<_> = inputs.iter().map(meta).collect();
     model::outputs(op, &metas, &params)?;
@@ -70,6 +71,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
         "op": info.name,
         "device": device.info().name,
         "inputs": metas.iter().map(describe).collect::<Vec<_>>(),
+        "ignored": ignored,
         "outputs": outputs.iter().map(describe).collect::<Vec<_>>(),
         "ms": ms,
         "file": args.output.display().to_string(),
@@ -79,6 +81,10 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     };
     let rows = metas.iter().map(|m| row("input", m)).chain(outputs.iter().map(|m| row("output", m)));
     ui.table(&["", "tensor", "dtype", "shape"], rows.collect());
+    if !ignored.is_empty() {
+        // Perhaps an optional input, misspelt.
+        ui.line(format!("not read, because {} has no such input: {}", info.name, printable(&ignored.join(", "))));
+    }
     let output = args.output.to_string_lossy();
     ui.line(format!("{} took {ms:.3} ms on {}; wrote {}", info.name, device.info().name, printable(&output)));
     Ok(Outcome::Ok)
