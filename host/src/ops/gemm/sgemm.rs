@@ -114,14 +114,19 @@ impl<'a> Problem<'a> {
         grid(&INFO, "c", tiles, 1)
     }
 
-    /// Launches the fastest kernel that takes the operands.
-    fn launch(self, stream: &Stream) -> Result<()> {
+    /// Whether TMA reads the operands.
+    fn fits_hopper(&self) -> bool {
         let fits = |matrix: &View<'_, f32>| {
             OperandLayout::of(matrix.shape(), matrix.strides(), matrix.alignment(), size_of::<f32>()).fits_tma()
                 == Some(Major::K)
         };
         // Rows of B are along n.
-        match stream.device().supports_hopper() && self.sizes.k > 0 && fits(&self.a) && fits(&self.b) {
+        self.sizes.k > 0 && fits(&self.a) && fits(&self.b)
+    }
+
+    /// Launches the fastest kernel that takes the operands.
+    fn launch(self, stream: &Stream) -> Result<()> {
+        match stream.device().supports_hopper() && self.fits_hopper() {
             true => self.launch_hopper(stream),
             false => self.launch_staged(stream),
         }
@@ -129,6 +134,9 @@ impl<'a> Problem<'a> {
 
     fn launch_hopper(mut self, stream: &Stream) -> Result<()> {
         self.require_device(stream)?;
+        if !self.fits_hopper() {
+            return Err(INFO.param_error("variant", "hopper", "k > 0, and rows of a and b at multiples of 16 bytes"));
+        }
         let Some(grid) = self.grid(gk::BLOCK_M, gk::BLOCK_N)? else { return Ok(()) };
         let Sizes { lda, ldb, ldc, m, n, k, .. } = self.sizes;
         let a = map(stream, &self.a, lda, [gk::BLOCK_M, hopper::DEPTH], Swizzle::B128)?;
