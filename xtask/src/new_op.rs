@@ -19,7 +19,7 @@ pub(crate) struct Options {
     family: String,
 }
 
-/// Every family, existing or planned.
+/// Every family.
 const FAMILIES: [&str; 13] = [
     "activation",
     "attention",
