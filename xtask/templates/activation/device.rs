@@ -19,7 +19,7 @@
 //! 2·n elements of traffic forward, 3·n backward: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! None.

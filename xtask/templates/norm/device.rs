@@ -10,7 +10,7 @@
 //! A [`Team`] a row, which holds it in registers so that `x` is read once: see [`rows`](crate::rows).
 //!
 //! # Shared memory
-//! A value a warp of those that share a row.
+//! One f32 per warp of the team that shares a row.
 //!
 //! # Numerics
 //! Sums in f32, in an order that is always the same. One rounding to the storage type.

@@ -23,7 +23,7 @@
 //! Unfused, the product would move 2·n elements more forward and 3·n backward.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Shazeer, "GLU Variants Improve Transformer" (arXiv:2002.05202).

@@ -25,7 +25,7 @@
 //! types.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Hendrycks and Gimpel, "Gaussian Error Linear Units" (arXiv:1606.08415).

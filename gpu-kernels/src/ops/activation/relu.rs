@@ -20,7 +20,7 @@
 //! 2·n elements of traffic forward, 3·n backward, one FLOP per element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Nair and Hinton, "Rectified linear units improve restricted Boltzmann machines" (ICML 2010).

@@ -21,7 +21,7 @@
 //! 2·n elements of traffic forward, 3·n backward, about 5 FLOPs per element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Rumelhart, Hinton and Williams, "Learning representations by back-propagating errors" (Nature 323, 1986).

@@ -23,7 +23,7 @@
 //! exponential and a polynomial an element, which memory leaves time for.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Chen et al., "Training Deep Nets with Sublinear Memory Cost" (arXiv:1604.06174).

@@ -21,7 +21,7 @@
 //! 2·n elements of traffic forward, 3·n backward, about 6 and 10 FLOPs per element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Elfwing, Uchibe and Doya, "Sigmoid-weighted linear units" (arXiv:1702.03118).

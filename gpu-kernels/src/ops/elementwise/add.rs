@@ -20,7 +20,7 @@
 //! 3·n elements of traffic, one FLOP per element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! He, Zhang, Ren and Sun, "Deep Residual Learning for Image Recognition" (arXiv:1512.03385).

@@ -22,7 +22,7 @@
 //! move 11·n elements.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Vaswani et al., "Attention Is All You Need" (arXiv:1706.03762): dropout and the residual connection after a projection.

@@ -19,7 +19,7 @@
 //! One read of T and one write of U an element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! IEEE 754-2019, section 5.4.2.

@@ -20,7 +20,7 @@
 //! 2·n elements of traffic: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! None.

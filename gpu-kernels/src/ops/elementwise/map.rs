@@ -20,7 +20,7 @@
 //! 2·n elements of traffic for n: bound by memory bandwidth. A chain of kernels moves as much for each of its steps.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB. A formula may need up to 128 registers per thread; `warpsmith inspect` shows what it
+//! Rows of up to (2³¹ − 1) · 4 KiB. A formula may need up to 128 registers per thread; `warpsmith inspect` shows what it
 //! takes.
 //!
 //! # Sources

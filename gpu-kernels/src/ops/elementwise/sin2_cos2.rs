@@ -25,7 +25,7 @@
 //! 2·n elements of traffic in one pass. In five 2 + 2 + 2 + 2 + 3 = 11·n: 5.5 times as long.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! None.

@@ -20,7 +20,7 @@
 //! One read of each input and one write: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB; four inputs. A formula may need up to 128 registers per thread; `warpsmith inspect` shows
+//! Rows of up to (2³¹ − 1) · 4 KiB; four inputs. A formula may need up to 128 registers per thread; `warpsmith inspect` shows
 //! what it takes.
 //!
 //! # Sources

@@ -26,7 +26,7 @@
 //! when it aligns addends are lost within a group only.
 //!
 //! # Cost
-//! 2·m·n·k FLOPs, and m·n·k/16 for the scales, which are the bottleneck: for one group a warp scheduler issues 2 · 128
+//! 2·m·n·k FLOPs, and 3·m·n·k/32 for the scales, which are the bottleneck: for one group a warp scheduler issues 2 · 128
 //! operations on sums and 2 · 8 loads of scales, while the tensor cores work 128 cycles: 326 cycles with the rest of
 //! the loop, some 750 TFLOP/s. An H200 takes 620 to 660 cycles, 353 TFLOP/s for 4096³ and 366 for 8192³: both consumers
 //! wait, in step, for the same stage and then for their products. Loads are not the limit: halving the bytes made the

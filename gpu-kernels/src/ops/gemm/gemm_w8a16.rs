@@ -1,4 +1,4 @@
-//! Product of 16-bit activations with a weight of 8-bit integers, C = A·(W·diag)ᵀ: for decoding, which is bound by
+//! Product of 16-bit activations with a weight of 8-bit integers, C = A·(diag(scales)·W)ᵀ: for decoding, which is bound by
 //! reading the weight.
 //!
 //! # Math
@@ -11,8 +11,8 @@
 //!
 //! # Mapping
 //! That of `weight_only`. Up to eight rows of A are multiplied by blocks of 256 threads that take 32 rows of the weight, from memory to registers ([`gemm_w8a16_skinny`]), if k is of whole packs. On
-//! Hopper ([`gemm_w8a16_cluster`]) two warpgroups take 128 rows of the weight and 16, 32, 64 or 128 of A. Up to 64 pairs of blocks share k; where one round has
-//! room for all of them two teams of such warpgroups in a block do too, elsewhere two blocks share a multiprocessor. With 128 pairs share k only in one round. Elsewhere, and where rows are
+//! Hopper ([`gemm_w8a16_cluster`]) two warpgroups take 128 rows of the weight and 16, 32, 64 or 128 of A. With up to 64 rows of A, pairs of blocks share k. If one wave has
+//! room for all of them, so do two teams of such warpgroups in each block; otherwise two blocks share a multiprocessor. With 128 rows of A, pairs share k only if there is one wave. On other GPUs, and where rows are
 //! not at multiples of 16 bytes, 256 threads take 128 rows of the weight and 16 or 64 of A, and y of the grid
 //! shares k, into a workspace whose parts [`gemv_sum`](crate::ops::gemv::gemv::gemv_sum) adds ([`gemm_w8a16_parts`]). More rows of A than a block takes
 //! are slices, each of which reads the weight: from L2, because slices of the same rows are neighbours.

@@ -13,7 +13,7 @@
 //! for no reduction.
 //!
 //! # Shared memory
-//! Three values a warp of those that share a row; of a cluster, a copy of them in each block.
+//! Three values per warp of the team that shares a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
 //! Exponents below the maximum are base 2, ex2.approx of 2⁻²² relative, and H is ln Σ e^(x − max) less their mean: two

@@ -12,7 +12,7 @@
 //! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
-//! A value a warp of those that share a row.
+//! One f32 per warp of the team that shares a row.
 //!
 //! # Numerics
 //! r is rounded to the storage type before it is normalised, so that y is what normalising the stored r would give. Squares are

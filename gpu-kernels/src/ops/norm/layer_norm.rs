@@ -12,7 +12,7 @@
 //! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
-//! Two values a warp of those that share a row.
+//! Two values per warp of the team that shares a row.
 //!
 //! # Numerics
 //! Sums in f32, in a fixed order. The variance is summed from differences to the mean, a second pass over registers, so that a large

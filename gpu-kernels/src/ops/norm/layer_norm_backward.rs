@@ -9,12 +9,12 @@
 //! f32, one for each warp that has rows of its own, or each block that shares one: `count` for dweight, and as many for dbias.
 //!
 //! # Mapping
-//! A persistent grid of [`Team`]s, each of which takes every so many-th row and holds it in registers: see [`rows`](crate::rows). The
-//! next row is loaded before this one is reduced, and the one after that fetched into L2. A team sums its rows' shares of dweight and
+//! A persistent grid of [`Team`]s, each of which takes rows a grid's stride apart and holds one at a time in registers: see
+//! [`rows`](crate::rows). The next row is loaded before this one is reduced, and the one after that fetched into L2. A team sums its rows' shares of dweight and
 //! dbias in registers and writes them at the end, the teams of a warp as one; [`columns`](crate::columns) sums what they wrote.
 //!
 //! # Shared memory
-//! Four values per warp of those that share a row; the barrier of the other reduction separates two uses of a place.
+//! Four values per warp of the team that shares a row; the barrier of the other reduction separates two uses of a place.
 //!
 //! # Numerics
 //! Sums in f32, in an order that depends on the grid alone. Mean and s are recomputed from x rather than saved, since x

@@ -13,7 +13,7 @@
 //! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
-//! A value a warp of those that share a row.
+//! One f32 per warp of the team that shares a row.
 //!
 //! # Numerics
 //! Squares are summed in f32: each thread in order, then a butterfly over the warp, then over the warps in order, so

@@ -9,12 +9,12 @@
 //! residual gradient. `partials` are rows of d f32, one for each warp that has rows of its own, or each block that shares one.
 //!
 //! # Mapping
-//! A persistent grid of [`Team`]s, each of which takes every so many-th row and holds it in registers: see [`rows`](crate::rows). The
-//! next row is loaded before this one is reduced, and the one after that fetched into L2. A team sums dy · x · s of its rows in registers
+//! A persistent grid of [`Team`]s, each of which takes rows a grid's stride apart and holds one at a time in registers: see
+//! [`rows`](crate::rows). The next row is loaded before this one is reduced, and the one after that fetched into L2. A team sums dy · x · s of its rows in registers
 //! and writes the sums at the end, the teams of a warp as one; [`columns`](crate::columns) sums what they wrote.
 //!
 //! # Shared memory
-//! Four values a warp of those that share a row: two sums per row, and rows take turns at their places.
+//! Four values per warp of the team that shares a row: two sums per row, and rows take turns at their places.
 //!
 //! # Numerics
 //! Sums in f32, in an order that depends on the grid alone. s is recomputed from x rather than saved: x is read anyway,

@@ -11,7 +11,7 @@
 //! cluster of blocks for rows that no block holds.
 //!
 //! # Shared memory
-//! A value a warp of those that share a row, for each of up to eight reductions.
+//! For each of up to eight reductions, one f32 per warp of the team that shares a row.
 //!
 //! # Numerics
 //! f32, rounded once to the storage type. Reductions are each thread's in order, then a butterfly over the warp, then over the

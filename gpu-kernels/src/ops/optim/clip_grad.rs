@@ -21,7 +21,7 @@
 //! 2·n elements of traffic: bound by memory bandwidth. Nothing moves where the norm is within its limit.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks" (arXiv:1211.5063), section 3.2.

@@ -30,9 +30,9 @@ pub(crate) const WIDENED_BY_BLOCK: usize = BLOCK as usize * WIDENED * PACK;
 /// The number of rows that its elements come from if each column has a scale.
 pub(crate) const WIDENED_ROWS: usize = WIDENED;
 
-/// The scale of a block, by which its elements are multiplied.
+/// The scale of a group, by which its elements are multiplied.
 pub(crate) trait Scale: Copy {
-    /// The scale of a block whose greatest magnitude is `max`, and its inverse.
+    /// The scale of a group whose greatest magnitude is `max`, and its inverse.
     fn of<Q: Float8>(max: f32) -> (Self, f32);
 
     /// The value.
@@ -83,7 +83,7 @@ pub(crate) fn widen<Q: Float8, const N: usize>(pack: Pack<Q, N>) -> [f32; N] {
     if arch::number() < 89 { pack.0.map(Q::to_f32) } else { fp8::array_to_f32(pack.0) }
 }
 
-/// The row, or row of blocks, that the y and z indices of the grid select.
+/// The row, or row of groups, that the y and z indices of the grid select.
 #[inline(always)]
 pub(crate) fn row_of_grid() -> u64 {
     u64::from(thread::block_idx_z()) * u64::from(thread::grid_dim_y()) + u64::from(thread::block_idx_y())
@@ -146,14 +146,14 @@ pub(crate) unsafe fn store<U: Copy, const N: usize>(pack: Pack<U, N>, row: *mut 
     }
 }
 
-/// Values of a lane as 8-bit floats, and the scale of their block.
+/// Values of a lane as 8-bit floats, and the scale of their group.
 pub(crate) struct Narrowed<Q, S, const N: usize> {
     pub(crate) values: Pack<Q, N>,
     pub(crate) scale: S,
 }
 
 impl<Q: Float8, S: Scale, const N: usize> Narrowed<Q, S, N> {
-    /// Of a block that is the `WIDTH` values of neighbouring lanes, of those that are `inside` the row. Warp-wide.
+    /// Of a group that is the `WIDTH` values of neighbouring lanes, of those that are `inside` the row. Warp-wide.
     #[inline(always)]
     pub(crate) unsafe fn of_lanes<const WIDTH: usize>(values: [f32; N], inside: bool) -> Self {
         let (scale, inverse) = S::of::<Q>(greatest_of_lanes::<N, WIDTH>(values, inside));
@@ -173,7 +173,7 @@ pub(crate) unsafe fn greatest_of_lanes<const N: usize, const WIDTH: usize>(value
     max
 }
 
-/// Quantizes f of `rows` rows of `d` elements by blocks of `WIDTH` neighbours; f of zeros is 0. The scales of a row follow those of the row before.
+/// Quantizes f of `rows` rows of `d` elements by groups of `WIDTH` neighbours; f of zeros is 0. The scales of a row follow those of the row before.
 #[inline(always)]
 pub(crate) unsafe fn quantize_rows<T: Element, Q: Float8, S: Scale, const K: usize, const WIDTH: usize>(
     inputs: [In<T>; K],
@@ -230,9 +230,9 @@ unsafe fn quantize_rows_by<T: Element, Q: Float8, S: Scale, const K: usize, cons
     }
 }
 
-/// Widens `rows` rows of `d` elements of a byte, with a scale for each block of 2^`row_shift` × 2^`column_shift`: of one column, or of a multiple
-/// of [`PACK`]. A shift of 63 is one block for all. The scales of a row of blocks follow those of the row before. Where each column has its own,
-/// blocks are of [`WIDENED_ROWS`] rows or a multiple, and y and z of the grid name as many.
+/// Widens `rows` rows of `d` elements of a byte, with a scale for each group of 2^`row_shift` × 2^`column_shift`: of one column, or of a multiple
+/// of [`PACK`]. A shift of 63 is one group for all. The scales of a row of groups follow those of the row before. Where each column has its own,
+/// groups are of [`WIDENED_ROWS`] rows or a multiple, and y and z of the grid name as many.
 #[inline(always)]
 pub(crate) unsafe fn dequantize<T: Element, U: Copy, S: Scale>(
     (q, q_stride): In<U>,

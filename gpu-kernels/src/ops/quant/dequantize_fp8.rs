@@ -1,10 +1,10 @@
-//! 8-bit floats back to wider ones, with a scale for each block of 1 × 128 or 128 × 128.
+//! 8-bit floats back to wider ones, with a scale for each group of 1 × 128 or 128 × 128.
 //!
 //! # Math
-//! y[r, c] = q[r, c] · scales\[block of (r, c)\].
+//! y[r, c] = q[r, c] · scales\[group of (r, c)\].
 //!
 //! # Layout
-//! `q` and `y` are rows of d adjacent elements that may be padded. `scales` is dense, a row of ⌈d / 128⌉ for each row of blocks.
+//! `q` and `y` are rows of d adjacent elements that may be padded. `scales` is dense, a row of ⌈d / 128⌉ for each row of groups.
 //! Rows at multiples of a pack are moved by packs, others element by element.
 //!
 //! # Mapping
@@ -20,7 +20,7 @@
 //! One read of a byte and one write an element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! d up to (2³¹ − 1) · 4096.
 //!
 //! # Sources
 //! DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv:2412.19437), section 3.3.
@@ -39,10 +39,10 @@ pub const PER_BLOCK: usize = blocks::WIDENED_BY_BLOCK;
 /// The number of rows that these elements come from if each column has a scale.
 pub const ROWS: usize = blocks::WIDENED_ROWS;
 
-/// y for `rows` rows of `d` elements, with a scale for each block of 2^`row_shift` × 2^`column_shift`.
+/// y for `rows` rows of `d` elements, with a scale for each group of 2^`row_shift` × 2^`column_shift`.
 ///
 /// # Safety
-/// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of one value per block;
+/// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of one value per group;
 /// d and rows are at least 1, the shifts at most 63 and that of columns at least 3.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.

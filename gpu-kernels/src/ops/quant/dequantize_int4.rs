@@ -21,7 +21,7 @@
 //! One read of half a byte and one write an element, and a read of 4 or 5 bytes per group: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! d up to (2³¹ − 1) · 4096.
 //!
 //! # Sources
 //! Frantar et al., "GPTQ" (arXiv:2210.17323), for groups; Lin et al., "AWQ" (arXiv:2306.00978), for their zero points.

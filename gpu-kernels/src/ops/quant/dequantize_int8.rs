@@ -21,7 +21,7 @@
 //! One read of an integer and one write an element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! d up to (2³¹ − 1) · 4096, or · 1024 with a scale for each column.
 //!
 //! # Sources
 //! Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (arXiv:1712.05877).

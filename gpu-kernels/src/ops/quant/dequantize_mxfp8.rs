@@ -1,7 +1,7 @@
-//! MXFP8 back to wider floats, with a power of two for each block of 1 × 32 or 32 × 1.
+//! MXFP8 back to wider floats, with a power of two for each group of 1 × 32 or 32 × 1.
 //!
 //! # Math
-//! y[r, c] = q[r, c] · scales\[block of (r, c)\].
+//! y[r, c] = q[r, c] · scales\[group of (r, c)\].
 //!
 //! # Layout
 //! `q` and `y` are rows of d adjacent elements that may be padded. `scales` is dense: ⌈d / 32⌉ a row, or ⌈rows / 32⌉ rows of d.
@@ -21,7 +21,7 @@
 //! One read of a byte and one write an element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! d up to (2³¹ − 1) · 4096, or · 1024 with a scale for each column.
 //!
 //! # Sources
 //! Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0.
@@ -40,10 +40,10 @@ pub const PER_BLOCK: usize = blocks::WIDENED_BY_BLOCK;
 /// The number of rows that these elements come from if each column has a scale.
 pub const ROWS: usize = blocks::WIDENED_ROWS;
 
-/// y for `rows` rows of `d` elements, with a scale for each block of 2^`row_shift` × 2^`column_shift`.
+/// y for `rows` rows of `d` elements, with a scale for each group of 2^`row_shift` × 2^`column_shift`.
 ///
 /// # Safety
-/// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of one value per block;
+/// `q` is valid for reads and `y` for writes of those rows at their strides, `scales` for reads of one value per group;
 /// d and rows are at least 1, the shifts at most 63 and that of columns at least 3, or 0 and that of rows at least 2;
 /// then the grid is of [`ROWS`] rows each.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]

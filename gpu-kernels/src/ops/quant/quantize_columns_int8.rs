@@ -21,7 +21,7 @@
 //! Two reads of x and one write of an integer an element: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 512 bytes, rows up to 65535² · 32.
+//! Rows of up to (2³¹ − 1) · 512 bytes, and 65535² · 32 of them.
 //!
 //! # Sources
 //! Krishnamoorthi, "Quantizing deep convolutional networks for efficient inference" (arXiv:1806.08342), for scales of channels.

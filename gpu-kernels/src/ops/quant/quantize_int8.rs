@@ -24,7 +24,7 @@
 //! Two reads of x and one write of an integer an element: bound by memory bandwidth. A tensor that fits L2 is read from memory once.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference" (arXiv:1712.05877).

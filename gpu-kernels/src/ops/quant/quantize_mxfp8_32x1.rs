@@ -1,14 +1,14 @@
 //! Quantization to MXFP8 along columns: 8-bit floats with a power of two for each 32 that lie one below the other.
 //!
 //! # Math
-//! For each block of 32 × 1: scale = 2^(⌊log₂ max |x|⌋ − e), at least 2⁻¹²⁷, and q = ⌊x / scale⌉, with e = 8 for E4M3 and 15 for E5M2.
+//! For each group of 32 × 1: scale = 2^(⌊log₂ max |x|⌋ − e), at least 2⁻¹²⁷, and q = ⌊x / scale⌉, with e = 8 for E4M3 and 15 for E5M2.
 //!
 //! # Layout
 //! `x` and `q` are rows of d adjacent elements that may be padded. `scales` is dense, ⌈rows / 32⌉ rows of d. Rows at multiples of a pack are moved by
 //! packs of 8 bytes, others element by element.
 //!
 //! # Mapping
-//! Blocks along the rows by x, and 32 rows per block by y and z. A thread has 8 bytes of each of 32 rows, all in flight
+//! Blocks of 128 threads, along the rows by x, and 32 rows per block by y and z. A thread has 8 bytes of each of 32 rows, all in flight
 //! at once, so that it finds the greatest magnitude of its columns by itself: a warp reads 256 adjacent bytes of a row,
 //! and no lane waits for another. Elements of 16 bits are compared in pairs, before they are converted.
 //!
@@ -19,10 +19,10 @@
 //! As of quantize_mxfp8_1x32.
 //!
 //! # Cost
-//! One read of x, one write of a byte an element and of a byte a block: bound by memory bandwidth.
+//! One read of x, one write of a byte an element and of a byte a group: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 512 bytes, rows up to 65535² · 32.
+//! Rows of up to (2³¹ − 1) · 1 KiB, and 65535² · 32 of them.
 //!
 //! # Sources
 //! Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0, section 6.3.
@@ -55,7 +55,7 @@ pub const fn per_block(bytes: usize) -> usize {
 ///
 /// # Safety
 /// `x` is valid for reads and `q` for writes of those rows at their strides, `scales` for writes of one value per
-/// block; d and rows are at least 1.
+/// group; d and rows are at least 1.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, min_blocks = 5, no_spills)]
 pub unsafe fn quantize_mxfp8_32x1<T: Element, Q: Float8>(
     x: *const T,

@@ -1,7 +1,7 @@
 //! Root-mean-square normalisation of rows, and its quantization to 8-bit floats with a scale for each 128 neighbours, in one pass.
 //!
 //! # Math
-//! y = x · r · weight with r = 1 / √(Σ x² / d + eps); for each 1 × 128 of y: scale = max |y| / MAX, at least 2⁻¹²⁶, and q = ⌊y / scale⌉, with MAX = 448
+//! y = x · r · weight with r = 1 / √(Σ x² / d + eps); for each group of 1 × 128 of y: scale = max |y| / MAX, at least 2⁻¹²⁶, and q = ⌊y / scale⌉, with MAX = 448
 //! for E4M3 and 57344 for E5M2.
 //!
 //! # Layout
@@ -9,8 +9,8 @@
 //! 16 bytes of `x` divide d, and all rows lie at multiples of them; others are moved by packs where they can, else element by element.
 //!
 //! # Mapping
-//! A block of 64 to 1024 threads a row. Each holds four packs of 16 bytes of it: rows of up to 64 KiB are read once, the rest of longer ones again.
-//! Sixteen lanes share a block's 128 elements of 16 bits, a warp those of 32.
+//! One row per block of 64 to 1024 threads, each of which holds four packs of 16 bytes of it: rows of up to 64 KiB are read once, the rest of longer ones again.
+//! Sixteen lanes share a group's 128 elements of 16 bits, a warp those of 32.
 //!
 //! # Shared memory
 //! The sum of each warp, 128 B.
@@ -21,7 +21,7 @@
 //! x · weight comes before r, and must not overflow f32.
 //!
 //! # Cost
-//! One read of x, one write of a byte an element and of 4 bytes per block: bound by memory bandwidth. Apart, y would be
+//! One read of x, one write of a byte an element and of 4 bytes per group: bound by memory bandwidth. Apart, y would be
 //! written and read as well.
 //!
 //! # Limits

@@ -1,7 +1,7 @@
 //! SwiGLU, and its quantization to 8-bit floats with a scale for each 128 neighbours of a row, in one pass.
 //!
 //! # Math
-//! y = gate · σ(gate) · up; for each 1 × 128 of y: scale = max |y| / MAX, at least 2⁻¹²⁶, and q = ⌊y / scale⌉, with MAX = 448 for E4M3 and 57344 for E5M2.
+//! y = gate · σ(gate) · up; for each group of 1 × 128 of y: scale = max |y| / MAX, at least 2⁻¹²⁶, and q = ⌊y / scale⌉, with MAX = 448 for E4M3 and 57344 for E5M2.
 //!
 //! # Layout
 //! `gate`, `up` and `q` are rows of d adjacent elements that may be padded, so that gate and up may be the halves of one tensor's rows. `scales` is
@@ -17,11 +17,11 @@
 //! y in f32 as of swiglu: one rounding, to q. Scales as of quantize_fp8_1x128.
 //!
 //! # Cost
-//! One read of gate and up, one write of a byte an element and of 4 bytes per block: bound by memory bandwidth. Apart,
+//! One read of gate and up, one write of a byte an element and of 4 bytes per group: bound by memory bandwidth. Apart,
 //! y would be written and read as well.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Shazeer, "GLU Variants Improve Transformer" (arXiv:2002.05202); DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv:2412.19437).
@@ -47,7 +47,7 @@ pub const fn per_block(bytes: usize) -> usize {
 ///
 /// # Safety
 /// `gate` and `up` are valid for reads and `q` for writes of those rows at their strides, `scales` for writes of one
-/// value per block; d and rows are at least 1.
+/// value per group; d and rows are at least 1.
 #[kernel(dtypes(T: float, Q: float8), block = BLOCK, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn swiglu_quantize_fp8_1x128<T: Element, Q: Float8>(

@@ -22,7 +22,7 @@
 //! 2·n elements of traffic, 20 wide products and 20 three-way XORs for four elements: bound by memory bandwidth.
 //!
 //! # Limits
-//! d up to (2³¹ − 1) · 4 KiB.
+//! Rows of up to (2³¹ − 1) · 4 KiB.
 //!
 //! # Sources
 //! Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting" (JMLR 15, 2014); Salmon et al., "Parallel

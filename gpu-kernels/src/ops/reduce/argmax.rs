@@ -10,7 +10,7 @@
 //! A [`Team`] a row: see [`rows`](crate::rows).
 //!
 //! # Shared memory
-//! Two values a warp of those that share a row.
+//! Two values per warp of the team that shares a row.
 //!
 //! # Numerics
 //! Exact. NaN is greater than everything, so that the first NaN of a row wins; −0 equals +0; of equal elements the

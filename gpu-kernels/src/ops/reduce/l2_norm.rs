@@ -10,7 +10,7 @@
 //! A [`Team`] a row: see [`rows`](crate::rows).
 //!
 //! # Shared memory
-//! A value a warp of those that share a row.
+//! One f32 per warp of the team that shares a row.
 //!
 //! # Numerics
 //! f32, in an order that is always the same. The root is sqrt.approx, 2⁻²² relative. Squares beyond f32 give +∞, and

@@ -10,7 +10,7 @@
 //! A [`Team`] a row: see [`rows`](crate::rows).
 //!
 //! # Shared memory
-//! A value a warp of those that share a row.
+//! One f32 per warp of the team that shares a row.
 //!
 //! # Numerics
 //! Exact. NaN in a row gives NaN.

@@ -12,7 +12,7 @@
 //! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
-//! Two values a warp of those that share a row; of a cluster, a copy of them in each block.
+//! Two values per warp of the team that shares a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
 //! As [softmax](super::softmax) up to the sum; its logarithm is good to 2 ulp, and both terms are negative, so that nothing

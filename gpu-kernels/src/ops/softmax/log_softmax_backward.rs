@@ -10,7 +10,7 @@
 //! A [`Team`] a row, which holds both inputs in registers so that they are read once: see [`rows`](crate::rows).
 //!
 //! # Shared memory
-//! A value a warp of those that share a row; of a cluster, a copy of them in each block.
+//! One f32 per warp of the team that shares a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
 //! The sum is f32, in a fixed order; e^y is ex2.approx, 2⁻²² relative and 2⁻²³ of |y|. One rounding to the storage type. y = −∞

@@ -15,7 +15,7 @@
 //! stays busy while blocks reduce.
 //!
 //! # Shared memory
-//! Two values a warp of those that share a row; of a cluster, a copy of them in each block.
+//! Two values per warp of the team that shares a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
 //! A thread that holds its part of a row finds its maximum, then its sum; otherwise one pass rescales the sum. There is

@@ -17,7 +17,7 @@
 //! prefetches the following row, because the first loads of its own row wait for the target.
 //!
 //! # Shared memory
-//! Two values a warp of those that share a row, four in the general form; of a cluster, a copy of them in each block.
+//! Two values per warp of the team that shares a row, four in the general form; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
 //! Maximum and sum as in [softmax](crate::ops::softmax), f32 in a fixed order; ex2.approx, 2⁻²² relative. A row's loss

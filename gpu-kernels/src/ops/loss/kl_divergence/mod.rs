@@ -12,12 +12,13 @@
 //!
 //! # Mapping
 //! One [`Team`] per row, which holds both rows of it in registers: logits are read once. See [`rows`]. A loss alone,
-//! except Jensen–Shannon's, uses them once: rows that take more than a block to hold are streamed through one, which
-//! keeps loads in flight while it computes. Gradients of rows that need a cluster, except Jensen–Shannon's, are
+//! except Jensen–Shannon's, needs no row twice: where both rows are too long for a block to hold, one block streams them
+//! instead, with loads in flight while it computes. A block or a cluster that holds 16-bit rows has later ones
+//! [fetched](Team::fetch_ahead) into L2, those half a wave of blocks ahead. Gradients of rows that need a cluster, except Jensen–Shannon's, are
 //! computed by [`ring`] if it [holds](ring::holds) the rows.
 //!
 //! # Shared memory
-//! Seven values a warp of those that share a row; of a cluster, a copy of them in each block.
+//! Seven values per warp of the team that shares a row; of a cluster, a copy of them in each block.
 //!
 //! # Numerics
 //! Differences of logits are taken between numbers relative to the maxima: large logits and an offset between the rows

@@ -30,14 +30,25 @@
 //! For 128 keys and 64 queries at d = 128, or 128 at d = 64: 10.5 MFLOP, 2560 cycles of a multiprocessor at 4096 FLOP
 //! per cycle; 8192 exponentials, 512 cycles, or 1024. Shared memory, 128 bytes per cycle: the products read 256 or 224
 //! KiB (those of 64 × 64 both operands, as fast as there is), copies write 32, dS 16 or 32, and pieces of dQ are
-//! written and read once, 64, or go from registers, 32: in all 2940 or 2560 cycles. Predicted: 3000 cycles, if the
-//! halves fit into each other; measured on an H200: 3980, and 4430 at d = 64, both by the order of d = 128; in step
-//! 4340 and 4670. That of d = 64 took a tenth less on an H100. With pieces by the copy engine, numbers loaded ahead of
-//! products, and descriptors that do not spill, the fastest launches of d = 128 take 0.945 of that. With sums for few
-//! heads, 2048 tokens take 0.95 to 0.98 of what they took with kernels that zeroed and rounded all. 32 KiB go to L2 for
-//! the sum of dQ, and 33 KiB come from it: without these additions a tile of d = 128 would take 0.83 of the time on an
-//! H200, with half of them 0.915. All multiprocessors together add a piece's 32 KiB in 2110 cycles at best, by either
-//! way.
+//! written and read once, 64, or go from registers, 32: in all 2940 or 2560 cycles. Predicted were 3000 cycles, if the
+//! halves fit into each other.
+//!
+//! Measured on an H200, in cycles a tile:
+//!
+//! | | d = 128 | d = 64 |
+//! |---|---|---|
+//! | consumers in step | 4340 | 4670 |
+//! | half a tile apart, dQ formed at once | 3980 | 4430 |
+//!
+//! Changes since then, each relative to before:
+//! - d = 64 with dQ formed later: a tenth less, on an H100;
+//! - d = 128 with pieces by the copy engine, numbers loaded ahead of products, and descriptors that do not spill: 0.945,
+//!   by the fastest launches;
+//! - sums for few heads at a time, in place of kernels that zero and round all: 0.95 to 0.98 for 2048 tokens.
+//!
+//! What is left is the sum of dQ: 32 KiB go to L2 for it and 33 KiB come from it. Without these additions a tile of d =
+//! 128 would take 0.83 of the time on an H200, with half of them 0.915. All multiprocessors together add a piece's
+//! 32 KiB in 2110 cycles at best, by either way.
 //!
 //! # Registers and shared memory
 //! A thread holds d of dK and dV, and of S and dP 64 at d = 128 and 128 at d = 64; beside them `EARLY` steps of P packed: 208 of 240. A quarter or half of S is gone
