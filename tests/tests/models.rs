@@ -26,7 +26,7 @@ fn kernels_and_grids_are_those_of_the_model() {
     if kernels::not_built().is_some() {
         return;
     }
-    // 16 x 8 tiles of 256 columns are one round of 132 multiprocessors; 114 need two, where tiles of 160 do less in each.
+    // 16 x 8 tiles of 256 columns are one wave of 132 multiprocessors; 114 need two, where tiles of 160 do less in each.
     let (widest, narrower) = ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n256", "gemm_fine_bf16_bf16_b_mn0_n160");
     let mma = "gemm_mma_bf16_bf16_a_mn0_b_mn0_v8";
     for (key, kernel, blocks) in [("h100", widest, 128), ("h100-pcie", narrower, 114), ("l4", mma, 256)] {
@@ -111,7 +111,7 @@ fn check_perceptron(sizes: Sizes) {
     let close = |what: &str, got: &Tensor<bf16>, want: &[f64]| {
         let (got, largest) = (values(got), want.iter().fold(0.0f64, |most, x| most.max(x.abs())));
         assert_eq!(got.len(), want.len());
-        // Values are rounded to 2⁻⁹ at four places a layer, and there and back that is sixteen.
+        // Values are rounded by up to 2⁻⁸ of themselves, half of that on average, at four places a layer: there and back sixteen times.
         let worst = got.iter().zip(want).map(|(got, want)| (got - want).abs()).fold(0.0, f64::max);
         assert!(largest > 0.1 && worst <= 0.03 * largest, "{sizes:?} {what}: {worst} of {largest}");
     };

@@ -70,7 +70,7 @@ pub unsafe fn gemm_w8a16_skinny<T: Half, const ALONE: bool>(
     skinny::run::<Int8, T, ALONE, false>(a, w.cast(), scales, ptr::null(), c, sizes);
 }
 
-/// C of up to `R` rows of A a block, in one round of clusters or in `MANY` tiles.
+/// C of up to `R` rows of A a block, in one wave of clusters or in `MANY` tiles.
 ///
 /// # Safety
 /// As for `weight_only::hopper`'s `run`.

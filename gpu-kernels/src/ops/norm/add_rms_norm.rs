@@ -8,7 +8,7 @@
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds r in registers: see [`rows`](crate::rows).
-//! A team of a block or more, once it has loaded its row, has the rows of both inputs half a round of blocks later fetched into L2
+//! A team of a block or more, once it has loaded its row, has the rows of both inputs half a wave of blocks later fetched into L2
 //! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
@@ -32,7 +32,7 @@
 use cuda_std::float::Element;
 use cuda_std::{kernel, math};
 
-use crate::rows::{Block, Lanes, Stream, Team, Warp, half_round};
+use crate::rows::{Block, Lanes, Stream, Team, Warp, half_wave};
 
 /// r and y from x and residual, a team `P` a row.
 ///
@@ -65,7 +65,7 @@ pub unsafe fn add_rms_norm<T: Element, P: Team>(
     let Some(team) = P::of(rows, d) else { return };
     let rows = [(x, x_stride), (residual, residual_stride)];
     let operands = rows.map(|row| team.load(row));
-    rows.into_iter().for_each(|row| team.fetch_ahead(row, half_round::<P>(2), |_| true));
+    rows.into_iter().for_each(|row| team.fetch_ahead(row, half_wave::<P>(2), |_| true));
     let weight = team.load_shared(weight);
     let r = team.store_row(operands, (r, r_stride), |[x, residual]| x + residual);
     let squares = team.fold([r], 0.0, |sum, [r]| sum + r * r);

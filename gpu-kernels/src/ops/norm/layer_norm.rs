@@ -8,7 +8,7 @@
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds it in registers so that `x` is read once: see [`rows`](crate::rows).
-//! A team of a block or more, once it has loaded its row, has the row half a round of blocks later fetched into L2
+//! A team of a block or more, once it has loaded its row, has the row half a wave of blocks later fetched into L2
 //! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
@@ -32,7 +32,7 @@
 use cuda_std::float::Element;
 use cuda_std::{kernel, math};
 
-use crate::rows::{Block, Lanes, Stream, Team, Warp, half_round};
+use crate::rows::{Block, Lanes, Stream, Team, Warp, half_wave};
 
 /// y = layer_norm(x), a team `P` a row.
 ///
@@ -62,7 +62,7 @@ pub unsafe fn layer_norm<T: Element, P: Team>(
     let Some(team) = P::of(rows, d) else { return };
     let row = (x, x_stride);
     let x = team.load(row);
-    team.fetch_ahead(row, half_round::<P>(1), |_| true);
+    team.fetch_ahead(row, half_wave::<P>(1), |_| true);
     let [weight, bias] = [team.load_shared(weight), team.load_shared(bias)];
     let mean = team.sum(team.fold([x], 0.0, |sum, [x]| sum + x), 0) / d as f32;
     let squares = team.fold([x], 0.0, |sum, [x]| sum + (x - mean) * (x - mean));

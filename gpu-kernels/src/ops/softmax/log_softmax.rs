@@ -8,7 +8,7 @@
 //!
 //! # Mapping
 //! A [`Team`] a row, which holds it in registers so that `x` is read once: see [`rows`](crate::rows).
-//! A team of a block or more, once it has loaded its row, has the row half a round of blocks later fetched into L2
+//! A team of a block or more, once it has loaded its row, has the row half a wave of blocks later fetched into L2
 //! ([`fetch_ahead`](Team::fetch_ahead)), so that memory stays busy while blocks reduce.
 //!
 //! # Shared memory
@@ -32,7 +32,7 @@ use cuda_std::float::Element;
 use cuda_std::math;
 
 use super::{max_and_sum, row_kernels};
-use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp, half_round};
+use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp, half_wave};
 
 row_kernels! {
     /// y = log_softmax(scale · x), a team `P` a row.
@@ -44,7 +44,7 @@ row_kernels! {
     |team: P, T| (x: *const T, y: *mut T, x_stride: u64, y_stride: u64, scale: f32) {
         let row = (x, x_stride);
         let x = team.load_or(row, f32::NEG_INFINITY);
-        team.fetch_ahead(row, half_round::<P>(1), |_| true);
+        team.fetch_ahead(row, half_wave::<P>(1), |_| true);
         let (max, sum) = max_and_sum(&team, x, scale * core::f32::consts::LOG2_E);
         // In a row of −∞ everything stays −∞.
         let log = if sum == 0.0 { 0.0 } else { math::log(sum) };

@@ -39,7 +39,7 @@ use cuda_std::float::Element;
 use cuda_std::math;
 
 use super::{max_and_sum, row_kernels, visible};
-use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp, half_round};
+use crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp, half_wave};
 
 row_kernels! {
     /// y = softmax(scale · x), a team `P` a row. `scale` comes multiplied by log₂ e.
@@ -65,7 +65,7 @@ row_kernels! {
         let row = (x, x_stride);
         let x = team.load_or(row, f32::NEG_INFINITY);
         // A row with hidden columns is not fetched ahead, because only a part of it is needed.
-        team.fetch_ahead(row, half_round::<P>(1), |_| visible >= team.columns());
+        team.fetch_ahead(row, half_wave::<P>(1), |_| visible >= team.columns());
         let (max, sum) = max_and_sum(&team, x, scale);
         // The share of a row that sees nothing is zero.
         let log = if sum == 0.0 { f32::INFINITY } else { math::lg2_approx(sum) };

@@ -83,7 +83,7 @@ impl Product {
     /// Sequential steps along k, expressed as steps of the widest tile that take the same time.
     fn steps(self, info: &DeviceInfo) -> f64 {
         let tiling = self.tiling(info);
-        (tiling.rounds(self.side) * self.depth.div_ceil(tiling.depth)) as f64 * tiling.step
+        (tiling.waves(self.side) * self.depth.div_ceil(tiling.depth)) as f64 * tiling.step
     }
 
     /// Seconds to read both operands and write their copies, if there are any.
@@ -104,8 +104,8 @@ impl Product {
         let (path, alignment) = (self.path(), self.alignment());
         let tiling = if path == Path::Elements { self.tiling(info) } else { Tiling::widest(info) };
         let tile = tiling.rows.max(tiling.columns);
-        let round = (1..).map(|n| n * tile).take_while(|side| tiling.tiles(*side) <= tiling.at_once).last();
-        let side = round.unwrap_or(tile);
+        let wave = (1..).map(|n| n * tile).take_while(|side| tiling.tiles(*side) <= tiling.at_once).last();
+        let side = wave.unwrap_or(tile);
         // Operands that are not copied must stay below the size at which copies are worth it. Copied operands
         // are then as well aligned as any other.
         let (side, depths) = match path {
@@ -138,7 +138,7 @@ pub struct Rung {
     /// Useful operations.
     pub flops: f64,
     /// Waves of tiles.
-    pub rounds: usize,
+    pub waves: usize,
     /// The minimum time of whole waves, in milliseconds.
     pub at_least_ms: Option<f64>,
     /// The time predicted from products of one wave.
@@ -191,7 +191,7 @@ impl Ladder {
             alignment: product.alignment(),
             path: product.path(),
             flops: product.flops(),
-            rounds: product.tiling(&self.info).rounds(product.side),
+            waves: product.tiling(&self.info).waves(product.side),
             at_least_ms: product.least(&self.info).map(|seconds| seconds * 1e3),
             expected_ms: None,
             ms: None,
@@ -230,7 +230,7 @@ impl Ladder {
             ]
         };
         Ok(Facts {
-            title: "What products of one round say of all others of their path".to_owned(),
+            title: "What products of one wave say of all others of their path".to_owned(),
             headings: vec!["operands", ">divisible by", "µs by steps along k", ">µs of a million results more"],
             rows: curves.iter().map(row).collect(),
         })
@@ -282,13 +282,13 @@ impl Ladder {
                 product.alignment().to_string(),
                 format!("{path:?}").to_lowercase(),
                 tiling.tiles(product.side).to_string(),
-                tiling.rounds(product.side).to_string(),
+                tiling.waves(product.side).to_string(),
                 or_dash(seconds.map(|seconds| product.flops() / seconds), "FLOP/s"),
             ]
         };
         Facts {
-            title: "Sizes near powers of two, and what whole rounds at the peak leave them".to_owned(),
-            headings: vec!["n", ">divisible by", "operands", ">tiles", ">rounds", ">at most"],
+            title: "Sizes near powers of two, and what whole waves at the peak leave them".to_owned(),
+            headings: vec!["n", ">divisible by", "operands", ">tiles", ">waves", ">at most"],
             rows: self.products.iter().filter(near).map(row).collect(),
         }
     }

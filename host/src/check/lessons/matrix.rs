@@ -12,7 +12,7 @@ pub(super) static LESSON: Lesson = Lesson {
     name: "matrix",
     title: "the matrix mystery: TFLOP/s of a product against its size, and the fan of sizes that 1, 2, 8 and 32 divide",
     claim: [
-        "A product's speed is no smooth curve of its size. Whole tiles and whole rounds make waves of it, and what divides the size makes a fan.",
+        "A product's speed is no smooth curve of its size. Whole tiles in whole waves give it teeth, and what divides the size makes a fan.",
         "Rows of 16-bit elements begin at packs of 16 bytes where 8 divides them. Others are copied to where they do, or are loaded element by element.",
     ],
     plan,
@@ -76,7 +76,7 @@ fn conclusion(results: &Results<'_>) -> Result<String> {
         rates.reduce(of).unwrap_or(0.0)
     });
     let mut said = format!(
-        "On {} sizes whole rounds at the peak leave {} to {} TFLOP/s, and where copies are worth it a size that 8 does not divide takes a launch more.",
+        "On {} sizes whole waves at the peak leave {} to {} TFLOP/s, and where copies are worth it a size that 8 does not divide takes a launch more.",
         rungs.len(),
         text::digits(least),
         text::digits(largest),

@@ -1,4 +1,4 @@
-//! How a square product is cut into tiles, and tiles into rounds.
+//! How a square product is cut into tiles, and tiles into waves.
 
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
@@ -9,7 +9,7 @@ use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
-/// What a step of a tile takes longer than its columns do, in columns, where few rounds of tiles keep the clock high.
+/// What a step of a tile takes longer than its columns do, in columns, where few waves of tiles keep the clock high.
 const BESIDE: usize = 32;
 
 /// The tiles that the kernel of a device computes, and how many at a time.
@@ -83,7 +83,7 @@ impl Tiling {
         side.div_ceil(self.rows) * side.div_ceil(self.columns)
     }
 
-    pub(super) fn rounds(self, side: usize) -> usize {
+    pub(super) fn waves(self, side: usize) -> usize {
         self.tiles(side).div_ceil(self.at_once)
     }
 
@@ -97,16 +97,16 @@ impl Tiling {
         2 * self.tiles(side) * self.rows * self.columns * k
     }
 
-    /// Operations of whole rounds.
+    /// Operations of whole waves.
     pub(super) fn paid(self, side: usize, k: usize) -> usize {
-        2 * self.rounds(side) * self.at_once * self.rows * self.columns * k
+        2 * self.waves(side) * self.at_once * self.rows * self.columns * k
     }
 
-    /// Of the sides that are whole tiles, up to a few rounds, the one where the next side takes most in addition for what it is more.
+    /// Of the sides that are whole tiles, up to a few waves, the one where the next side takes most in addition for what it is more.
     pub(super) fn strike(self) -> usize {
         let step = self.rows.max(self.columns);
-        let sides = (1..).map(|n| n * step).take_while(|side| self.rounds(*side) <= 4);
-        let gain = |side: usize| self.rounds(side + 1) as f64 / self.rounds(side) as f64;
+        let sides = (1..).map(|n| n * step).take_while(|side| self.waves(*side) <= 4);
+        let gain = |side: usize| self.waves(side + 1) as f64 / self.waves(side) as f64;
         sides.max_by(|a, b| gain(*a).total_cmp(&gain(*b)).then(a.cmp(b))).unwrap_or(step)
     }
 }

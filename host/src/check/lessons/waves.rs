@@ -13,8 +13,8 @@ pub(super) static LESSON: Lesson = Lesson {
     name: "waves",
     title: "a row and a column more: 1792 against 1793, and the size where it strikes on this device",
     claim: [
-        "A product is computed in whole tiles, and tiles go round the multiprocessors in whole rounds: a tile begun is a tile paid.",
-        "One row and column more than the tiles hold is a row and column of tiles; one tile more than a round holds is a round.",
+        "A product is computed in whole tiles, and tiles in whole waves, each as many as the device computes at once: a tile begun is a tile paid.",
+        "One row and column more than the tiles hold is a row and column of tiles; one tile more than a wave holds is a wave.",
     ],
     plan,
 };
@@ -40,13 +40,13 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
         let more = results.count(&label(after), &TENSOR_FLOPS)? / results.count(&label(before), &TENSOR_FLOPS)?;
         let longer = |after: f64, before: f64| format!("{} times as long", text::times(after, before));
         let mut said = format!(
-            "On {} x {}-tiles, {} at once, side {after} computes {} times what {before} does, in {} rounds instead of {}{}.",
+            "On {} x {}-tiles, {} at once, side {after} computes {} times what {before} does, in {} waves instead of {}{}.",
             tiling.rows,
             tiling.columns,
             tiling.at_once,
             text::digits(more),
-            tiling.rounds(after),
-            tiling.rounds(before),
+            tiling.waves(after),
+            tiling.waves(before),
             results.timed(&label(after), &label(before), longer)
         );
         if let Some(picked) = picked {
@@ -54,7 +54,7 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
                 " On {} x {}-tiles it is {} of them{}.",
                 picked.rows,
                 picked.columns,
-                picked.rounds(after),
+                picked.waves(after),
                 results.timed(&of_picked(picked), &label(before), longer)
             );
         }
@@ -63,14 +63,14 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
     let of_side = |side: &usize| (*side, tiling);
     let cut: Vec<_> = sides.iter().map(of_side).chain(picked.map(|picked| (strike + 1, picked))).collect();
     let row = |(side, tiling): &(usize, Tiling)| {
-        let (tiles, rounds) = (tiling.tiles(*side), tiling.rounds(*side));
+        let (tiles, waves) = (tiling.tiles(*side), tiling.waves(*side));
         let useful = (side * side * DEPTH * 2) as f64 / tiling.paid(*side, DEPTH) as f64;
         let tile = format!("{} x {}", tiling.rows, tiling.columns);
-        vec![side.to_string(), tile, tiles.to_string(), rounds.to_string(), text::digits(100.0 * useful)]
+        vec![side.to_string(), tile, tiles.to_string(), waves.to_string(), text::digits(100.0 * useful)]
     };
     let facts = Facts {
         title: format!("Tiles, of which {} are computed at once", tiling.at_once),
-        headings: vec!["side", "tile", ">tiles", ">rounds", ">% of what they could do"],
+        headings: vec!["side", "tile", ">tiles", ">waves", ">% of what they could do"],
         rows: cut.iter().map(row).collect(),
     };
     let run = |(side, tiling): &(usize, Tiling)| {

@@ -17,9 +17,9 @@ pub(super) fn of_ladder(rungs: &[Rung], gpu: Option<&str>) -> Result<Vec<Picture
     let on = gpu.map_or(String::new(), |gpu| format!(", {gpu}"));
     let all = [
         (format!("TFLOP/s measured{on}"), measured),
-        ("TFLOP/s predicted from products of one round".to_owned(), expected),
+        ("TFLOP/s predicted from products of one wave".to_owned(), expected),
         ("TFLOP/s of cuBLAS".to_owned(), cublas),
-        ("TFLOP/s of whole rounds at the peak".to_owned(), least),
+        ("TFLOP/s of whole waves at the peak".to_owned(), least),
     ];
     let mut pictures = Vec::new();
     for (title, of) in all {

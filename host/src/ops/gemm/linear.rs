@@ -177,7 +177,7 @@ static INFO: OpInfo = OpInfo {
         },
         Variant {
             name: "hopper_192",
-            doc: "the same by tiles of 192 columns: what is picked where these fill rounds of the multiprocessors better",
+            doc: "the same by tiles of 192 columns: what is picked where these fill waves of blocks better",
             applies: fits,
             launch: |stream, args, params| run(stream, args, params, Some(NAMED[1].1)),
         },

@@ -287,7 +287,7 @@ row_kernels! {
         let counts = |row: usize| Role::of(targets, row, team.columns(), ignored).counts;
         // Rows of f32, with half the work per byte, keep memory busy without prefetching.
         if size_of::<T>() == 2 {
-            inputs.into_iter().for_each(|row| team.fetch_ahead(row, rows::half_round::<P>(2), counts));
+            inputs.into_iter().for_each(|row| team.fetch_ahead(row, rows::half_wave::<P>(2), counts));
         }
 
         let moments = Moments { scale: scale * LOG2_E };
