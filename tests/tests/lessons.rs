@@ -93,9 +93,7 @@ fn the_book_tells_what_lessons_count() {
         let chapter = fs::read_to_string(book.join(name).with_extension("md"));
         let chapter = flowing(&chapter.unwrap_or_else(|error| panic!("the chapter {name}: {error}")));
         let taught = taught(lesson, &GpuModel::H100);
-        // A new operator is one point more on the roofline, and no reason to draw it again.
-        let grows = name == "roofline";
-        for sentence in lesson.claim.iter().chain((!grows).then_some(&taught.conclusion.as_str())) {
+        for sentence in lesson.claim.iter().chain([&taught.conclusion.as_str()]) {
             assert!(chapter.contains(&flowing(sentence)), "the chapter {name} lacks: {sentence}");
         }
         for (run, count) in taught.runs.iter().flat_map(|run| run.counts.iter().map(move |count| (run, count))) {
@@ -105,7 +103,7 @@ fn the_book_tells_what_lessons_count() {
         let drawn = folder.path().join("drawn.svg");
         let run = warpsmith(&["lesson", name, "--device", "h100", "--svg", drawn.to_str().unwrap()]);
         assert_eq!(run.code, 0, "{}", run.err);
-        let same = grows || fs::read(drawn).ok() == fs::read(book.join(name).with_extension("svg")).ok();
+        let same = fs::read(drawn).ok() == fs::read(book.join(name).with_extension("svg")).ok();
         assert!(same, "draw it again: warpsmith lesson {name} --device h100 --svg book/src/lessons/{name}.svg");
     }
 }

@@ -90,13 +90,12 @@ fn plan(info: &DeviceInfo) -> Result<Plan> {
     let (by_memory, all) = (places.iter().filter(|place| place.by_memory).count(), places.len());
     let ridge = or_dash(ridge(info, Bound::Tensor(DType::BF16)), "");
     let plan = Plan::new(move |_| {
-        Ok(format!(
-            "Of {all} operators with production shapes, memory limits {by_memory} on their largest one; 16-bit products leave it at {ridge} operations a byte."
-        ))
+        Ok(format!("Up to {ridge} operations a byte memory limits a 16-bit product, and from there on its arithmetic."))
     });
     let facts = Facts {
-        title: "Operators on their largest production shape, without operations where their cost counts bytes alone"
-            .to_owned(),
+        title: format!(
+            "{all} operators on their largest production shape, of which memory limits {by_memory}; without operations where their cost counts bytes alone"
+        ),
         headings: vec!["operator", "case", ">operations a byte", "on", ">ridge", "limited by", ">µs at least"],
         rows: places.into_iter().map(|place| place.row).collect(),
     };
