@@ -122,25 +122,25 @@ pub unsafe fn sigmoid3_saved<T: Element>(
 /// dx = dy · y·(1 − y) · b·(1 − b) · a·(1 − a), for `rows` rows of `d` elements.
 ///
 /// # Safety
-/// `dy`, `a`, `b` and `y` are valid for reads and `dx` for writes of those rows at their strides; d and rows are at least 1.
+/// `a`, `b`, `y` and `dy` are valid for reads and `dx` for writes of those rows at their strides; d and rows are at least 1.
 #[kernel(dtypes(T: float), block = block(size_of::<T>(), LIGHT), min_blocks = 3, no_spills)]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn sigmoid3_saved_backward<T: Element>(
-    dy: *const T,
     a: *const T,
     b: *const T,
     y: *const T,
+    dy: *const T,
     dx: *mut T,
     rows: u64,
     d: u64,
-    dy_stride: u64,
     a_stride: u64,
     b_stride: u64,
     y_stride: u64,
+    dy_stride: u64,
     dx_stride: u64,
 ) {
-    let inputs = [(dy, dy_stride), (a, a_stride), (b, b_stride), (y, y_stride)];
-    map::zip::<T, T, 4, 0, LIGHT>(inputs, (dx, dx_stride), rows, d, |[dy, a, b, y]| {
+    let inputs = [(a, a_stride), (b, b_stride), (y, y_stride), (dy, dy_stride)];
+    map::zip::<T, T, 4, 0, LIGHT>(inputs, (dx, dx_stride), rows, d, |[a, b, y, dy]| {
         let slope = a * (1.0 - a) * (b * (1.0 - b)) * (y * (1.0 - y));
         dy * slope
     });

@@ -60,7 +60,7 @@ pub struct Sigmoid3<T> {
 /// let stream = Device::open()?.stream()?;
 /// let (x, dy) = (Tensor::filled(&stream, [3], 0.5f32)?, Tensor::filled(&stream, [3], 1.0f32)?);
 /// let saved = ops::sigmoid3_saved(&stream, &x)?;
-/// let dx = ops::sigmoid3_saved_backward(&stream, &dy, &saved.a, &saved.b, &saved.y)?;
+/// let dx = ops::sigmoid3_saved_backward(&stream, &saved.a, &saved.b, &saved.y, &dy)?;
 /// let again = ops::sigmoid3_backward(&stream, &x, &dy)?;
 /// let (dx, again) = (dx.to_vec(&stream)?, again.to_vec(&stream)?);
 /// assert!(dx.iter().zip(&again).all(|(saved, again)| (saved - again).abs() < 1e-7));
@@ -113,41 +113,41 @@ pub fn sigmoid3_saved_into<'a, T: Float>(
 /// apart, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub fn sigmoid3_saved_backward<'a, T: Float>(
     stream: &Stream,
-    dy: impl Into<View<'a, T>>,
     a: impl Into<View<'a, T>>,
     b: impl Into<View<'a, T>>,
     y: impl Into<View<'a, T>>,
+    dy: impl Into<View<'a, T>>,
 ) -> Result<Tensor<T>> {
-    let dy = dy.into();
-    let mut dx = Tensor::result(stream, dy.shape())?;
-    sigmoid3_saved_backward_into(stream, dy, a.into(), b.into(), y.into(), &mut dx)?;
+    let a = a.into();
+    let mut dx = Tensor::result(stream, a.shape())?;
+    sigmoid3_saved_backward_into(stream, a, b.into(), y.into(), dy.into(), &mut dx)?;
     Ok(dx)
 }
 
-/// [`sigmoid3_saved_backward`] into `dx`, which has the shape of `dy`; its rows may be padded.
+/// [`sigmoid3_saved_backward`] into `dx`, which has the shape of `a`; its rows may be padded.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
 /// apart.
 pub fn sigmoid3_saved_backward_into<'a, T: Float>(
     stream: &Stream,
-    dy: impl Into<View<'a, T>>,
     a: impl Into<View<'a, T>>,
     b: impl Into<View<'a, T>>,
     y: impl Into<View<'a, T>>,
+    dy: impl Into<View<'a, T>>,
     dx: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    let (dy, a, b, y, mut dx) = (dy.into(), a.into(), b.into(), y.into(), dx.into());
-    stream.require_devices(SAVED_BACKWARD.name, &[("dy", &dy), ("a", &a), ("b", &b), ("y", &y), ("dx", &dx)])?;
+    let (a, b, y, dy, mut dx) = (a.into(), b.into(), y.into(), dy.into(), dx.into());
+    stream.require_devices(SAVED_BACKWARD.name, &[("a", &a), ("b", &b), ("y", &y), ("dy", &dy), ("dx", &dx)])?;
     let saved = [Operand::read("a", &a), Operand::read("b", &b), Operand::read("y", &y)];
     let [first, second, third] = saved;
-    let operands = [Operand::read("dy", &dy), first, second, third, Operand::written("dx", &dx)];
+    let operands = [first, second, third, Operand::read("dy", &dy), Operand::written("dx", &dx)];
     let Some(plan) = Plan::new::<gk::Sigmoid3SavedBackward<T>>(&SAVED_BACKWARD, size_of::<T>(), operands)? else {
         return Ok(());
     };
-    let [of_dy, of_a, of_b, of_y, of_dx] = plan.strides;
-    let (dy, a, b, y) = (dy.ptr(stream)?, a.ptr(stream)?, b.ptr(stream)?, y.ptr(stream)?);
-    let args = (dy, a, b, y, dx.ptr_mut(stream)?, plan.rows, plan.d, of_dy, of_a, of_b, of_y, of_dx);
+    let [of_a, of_b, of_y, of_dy, of_dx] = plan.strides;
+    let (a, b, y, dy) = (a.ptr(stream)?, b.ptr(stream)?, y.ptr(stream)?, dy.ptr(stream)?);
+    let args = (a, b, y, dy, dx.ptr_mut(stream)?, plan.rows, plan.d, of_a, of_b, of_y, of_dy, of_dx);
     // SAFETY: the tensors are live and have these rows at these strides, and dx is borrowed mutably.
     unsafe { stream.launch::<gk::Sigmoid3SavedBackward<T>>(plan.grid, args) }
 }
@@ -175,11 +175,11 @@ static SAVED_BACKWARD: OpInfo = OpInfo {
     summary: "gradient of sigmoid3 from saved activations",
     math: "dx = dy · y · (1 − y) · b · (1 − b) · a · (1 − a)",
     args: &[
-        ArgInfo::input("dy", "any shape, rows may be padded"),
-        ArgInfo::input("a", "the shape of dy, rows may be padded"),
-        ArgInfo::input("b", "the shape of dy, rows may be padded"),
-        ArgInfo::input("y", "the shape of dy, rows may be padded"),
-        ArgInfo::output("dx", "the shape of dy, rows may be padded"),
+        ArgInfo::input("a", "any shape, rows may be padded"),
+        ArgInfo::input("b", "the shape of a, rows may be padded"),
+        ArgInfo::input("y", "the shape of a, rows may be padded"),
+        ArgInfo::input("dy", "the shape of a, rows may be padded"),
+        ArgInfo::output("dx", "the shape of a, rows may be padded"),
     ],
     params: &[],
     dtypes: DType::FLOATS,
@@ -208,12 +208,12 @@ pub static SIGMOID3_SAVED: PointwiseMany = PointwiseMany {
 pub static SIGMOID3_SAVED_BACKWARD: Pointwise = Pointwise {
     info: &SAVED_BACKWARD,
     launch: |stream, args, _| {
-        dispatch!(SAVED_BACKWARD, args.dtype("dy")?, float => |T| {
-            let (dy, a, b, y) = (args.input::<T>("dy")?, args.input("a")?, args.input("b")?, args.input("y")?);
-            sigmoid3_saved_backward_into(stream, dy, a, b, y, args.output("dx")?)
+        dispatch!(SAVED_BACKWARD, args.dtype("a")?, float => |T| {
+            let (a, b, y, dy) = (args.input::<T>("a")?, args.input("b")?, args.input("y")?, args.input("dy")?);
+            sigmoid3_saved_backward_into(stream, a, b, y, dy, args.output("dx")?)
         })
     },
-    reference: |x| x[1..].iter().fold(x[0], |dx, sigmoid| dx * (sigmoid * (1.0 - sigmoid))),
+    reference: |x| x[..3].iter().fold(x[3], |dx, sigmoid| dx * (sigmoid * (1.0 - sigmoid))),
     accuracy: Accuracy {
         abs: 0.0,
         rel: 1e-6,
