@@ -1,7 +1,8 @@
 //! A step: forward, backward, AdamW.
 
 use warpsmith::ops::{
-    self, AdamW, Attention, AttentionGradientsMut, Clip, CrossEntropy, LayerGradientsMut, LinearCrossEntropy, Saved,
+    self, AdamW, Attention, AttentionGradientsMut, Clip, CrossEntropy, GatedGradientsMut, LayerGradientsMut,
+    LinearCrossEntropy, RmsNormGradients, Saved,
 };
 use warpsmith::{Result, Tensor, ViewMut, bf16};
 
@@ -30,8 +31,9 @@ impl Model {
         let dhead = gradient(&mut self.gradients, &self.head)?;
         let losses =
             ops::linear_cross_entropy_with_gradient_into(stream, &normed, head, &targets, &options, &mut dy, dhead)?;
-        let (mut dx, dnorm) = ops::rms_norm_backward(stream, &x, self.vector(&self.norm)?, &dy, EPS)?;
-        ops::cast_into(stream, dnorm.view().reshape([1, WIDTH])?, gradient(&mut self.gradients, &self.norm)?)?;
+        let RmsNormGradients { mut dx, dweight } =
+            ops::rms_norm_backward(stream, &x, self.vector(&self.norm)?, &dy, EPS)?;
+        ops::cast_into(stream, dweight.view().reshape([1, WIDTH])?, gradient(&mut self.gradients, &self.norm)?)?;
         for (layer, trace) in self.layers.clone().iter().zip(&traces).rev() {
             dx = self.layer_backward(layer, trace, &dx, &positions)?;
         }
@@ -61,7 +63,8 @@ impl Model {
         let mut dgate_up = Tensor::uninit(stream, [rows, 2 * HIDDEN])?;
         let (dgate, dup) = dgate_up.view_mut().t().split_at(HIDDEN)?;
         let [gate, up] = halves(&trace.perceptron.gate_up)?;
-        ops::swiglu_backward_into(stream, gate, up, &dgated, dgate.t(), dup.t())?;
+        let gradients = GatedGradientsMut { dgate: dgate.t(), dup: dup.t() };
+        ops::swiglu_backward_into(stream, gate, up, &dgated, gradients)?;
         let dnormed = self.linear_backward(&layer.gate_up, &trace.perceptron.normed, &dgate_up)?;
         let dbetween = self.norm_backward(&layer.mlp_norm, &trace.between, &dnormed, dy)?;
 
@@ -105,7 +108,8 @@ impl Model {
         dnormed: &Tensor<bf16>,
         dy: &Tensor<bf16>,
     ) -> Result<Tensor<bf16>> {
-        let (dx, dweight) = ops::add_rms_norm_backward(&self.stream, x, self.vector(weight)?, dnormed, dy, EPS)?;
+        let RmsNormGradients { dx, dweight } =
+            ops::add_rms_norm_backward(&self.stream, x, self.vector(weight)?, dnormed, dy, EPS)?;
         ops::cast_into(&self.stream, dweight.view().reshape(weight.shape)?, gradient(&mut self.gradients, weight)?)?;
         Ok(dx)
     }

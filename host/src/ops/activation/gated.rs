@@ -1,5 +1,26 @@
 //! What gated activations share: their functions, their registry entries, and the two results of the gradient.
 
+use crate::runtime::tensor::Tensor;
+use crate::runtime::view::ViewMut;
+
+/// The gradients of a gated activation with respect to its inputs.
+#[derive(Debug)]
+pub struct GatedGradients<T> {
+    /// The gradient with respect to `gate`, of its shape.
+    pub dgate: Tensor<T>,
+    /// The gradient with respect to `up`, of the same shape.
+    pub dup: Tensor<T>,
+}
+
+/// Where to write [`GatedGradients`].
+#[derive(Debug)]
+pub struct GatedGradientsMut<'a, T> {
+    /// The gradient with respect to `gate`, of its shape; rows may be padded.
+    pub dgate: ViewMut<'a, T>,
+    /// The gradient with respect to `up`, of the same shape; rows may be padded.
+    pub dup: ViewMut<'a, T>,
+}
+
 /// A gated activation and its backward: the four functions, and their entries in the registry.
 macro_rules! gated {
     (
@@ -59,7 +80,7 @@ macro_rules! gated {
             launch_zip::<T, gk::$kernel<T>>(&FORWARD, stream, [gate.into(), up.into()], y.into())
         }
 
-        #[doc = concat!("The gradient of [`", stringify!($forward), "`]: ", $backward_math, ", as `(dgate, dup)`.")]
+        #[doc = concat!("The gradients of [`", stringify!($forward), "`]: ", $backward_math, ".")]
         ///
         /// `gate` and `up` are the inputs of the forward, `dy` is the gradient of its result. The results are new dense tensors.
         ///
@@ -71,15 +92,16 @@ macro_rules! gated {
             gate: impl Into<crate::View<'a, T>>,
             up: impl Into<crate::View<'a, T>>,
             dy: impl Into<crate::View<'a, T>>,
-        ) -> crate::Result<(crate::Tensor<T>, crate::Tensor<T>)> {
+        ) -> crate::Result<crate::ops::GatedGradients<T>> {
             let gate = gate.into();
             let mut dgate = crate::Tensor::result(stream, gate.shape())?;
             let mut dup = crate::Tensor::result(stream, gate.shape())?;
-            $backward_into(stream, gate, up.into(), dy.into(), &mut dgate, &mut dup)?;
-            Ok((dgate, dup))
+            let gradients = crate::ops::GatedGradientsMut { dgate: dgate.view_mut(), dup: dup.view_mut() };
+            $backward_into(stream, gate, up.into(), dy.into(), gradients)?;
+            Ok(crate::ops::GatedGradients { dgate, dup })
         }
 
-        #[doc = concat!("[`", stringify!($backward), "`] into `dgate` and `dup`, of the shape of `gate`; their rows may be padded.")]
+        #[doc = concat!("[`", stringify!($backward), "`] into `gradients`.")]
         ///
         /// # Errors
         /// [`Error::Shape`](crate::Error::Shape) if the shapes differ, [`Error::Layout`](crate::Error::Layout) if rows are not
@@ -89,12 +111,12 @@ macro_rules! gated {
             gate: impl Into<crate::View<'a, T>>,
             up: impl Into<crate::View<'a, T>>,
             dy: impl Into<crate::View<'a, T>>,
-            dgate: impl Into<crate::ViewMut<'a, T>>,
-            dup: impl Into<crate::ViewMut<'a, T>>,
+            gradients: crate::ops::GatedGradientsMut<'a, T>,
         ) -> crate::Result<()> {
             use crate::ops::elementwise::launch_zip3;
             let inputs = [gate.into(), up.into(), dy.into()];
-            launch_zip3::<T, gk::$backward_kernel<T>>(&BACKWARD, stream, inputs, [dgate.into(), dup.into()])
+            let outputs = [gradients.dgate, gradients.dup];
+            launch_zip3::<T, gk::$backward_kernel<T>>(&BACKWARD, stream, inputs, outputs)
         }
 
         static FORWARD: OpInfo = OpInfo {
@@ -154,7 +176,8 @@ macro_rules! gated {
                 launch: |stream, args, _| {
                     dispatch!(BACKWARD, args.dtype("gate")?, float => |T| {
                         let (gate, up, dy) = (args.input::<T>("gate")?, args.input("up")?, args.input("dy")?);
-                        $backward_into(stream, gate, up, dy, args.output("dgate")?, args.output("dup")?)
+                        let (dgate, dup) = (args.output("dgate")?, args.output("dup")?);
+                        $backward_into(stream, gate, up, dy, crate::ops::GatedGradientsMut { dgate, dup })
                     })
                 },
                 reference: |x| x[2] * x[1] * SLOPE(x[0]),

@@ -11,6 +11,7 @@ pub mod silu;
 pub mod swiglu;
 pub mod tanh;
 
+pub use gated::{GatedGradients, GatedGradientsMut};
 pub use geglu::{geglu, geglu_backward, geglu_backward_into, geglu_into};
 pub use geglu_erf::{geglu_erf, geglu_erf_backward, geglu_erf_backward_into, geglu_erf_into};
 pub use gelu::{gelu, gelu_backward, gelu_backward_into, gelu_into};

@@ -20,7 +20,7 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`gemm_grouped`](fn@crate::ops::gemm_grouped): `(dx, dweight)`, the latter in f32.
+/// The gradients of [`gemm_grouped`](fn@crate::ops::gemm_grouped); that of the matrices is in f32.
 ///
 /// `x` is `[rows, in]`, `weight` is `[groups, out, in]`, `offsets` is `[groups + 1]`, as in the forward, and `dy`, the gradient of the result, is
 /// `[rows, out]`. In the rows of group g, dx = dy · W(g) and dweight(g) = dyᵀ · x. Rows of no group have a dx of zeros and contribute to no weight,
@@ -42,9 +42,9 @@ use crate::runtime::view::{View, ViewMut};
 /// let weight = Tensor::from_slice(&stream, [2, 1, 1], &[10.0, 100.0].map(f16::from_f32))?;
 /// let offsets = Tensor::from_slice(&stream, [3], &[0, 1, 3])?;
 /// let dy = Tensor::from_slice(&stream, [3, 1], &[1.0, 0.5, -1.0].map(f16::from_f32))?;
-/// let (dx, dweight) = ops::gemm_grouped_backward(&stream, &x, &weight, &offsets, &dy)?;
-/// assert_eq!(dx.to_vec(&stream)?, [10.0, 50.0, -100.0].map(f16::from_f32));
-/// assert_eq!(dweight.to_vec(&stream)?, [1.0, -2.0]);
+/// let gradients = ops::gemm_grouped_backward(&stream, &x, &weight, &offsets, &dy)?;
+/// assert_eq!(gradients.dx.to_vec(&stream)?, [10.0, 50.0, -100.0].map(f16::from_f32));
+/// assert_eq!(gradients.dweight.to_vec(&stream)?, [1.0, -2.0]);
 /// # Ok(())
 /// # }
 /// ```
@@ -54,18 +54,27 @@ pub fn gemm_grouped_backward<'a, T: Float + Half>(
     weight: impl Into<View<'a, T>>,
     offsets: impl Into<View<'a, i32>>,
     dy: impl Into<View<'a, T>>,
-) -> Result<(Tensor<T>, Tensor<f32>)> {
+) -> Result<GroupedGradients<T>> {
     let (x, weight, offsets, dy) = (x.into(), weight.into(), offsets.into(), dy.into());
     let mut dx = Tensor::result(stream, x.shape())?;
     let mut dweight = Tensor::result(stream, weight.shape())?;
-    let gradients = GroupedGradients { dx: (&mut dx).into(), dweight: WeightGradient::F32((&mut dweight).into()) };
+    let gradients = GroupedGradientsMut { dx: (&mut dx).into(), dweight: WeightGradient::F32((&mut dweight).into()) };
     gemm_grouped_backward_into(stream, x, weight, offsets, dy, false, gradients)?;
-    Ok((dx, dweight))
+    Ok(GroupedGradients { dx, dweight })
 }
 
-/// Where to write the gradient of [`gemm_grouped`](fn@crate::ops::gemm_grouped).
+/// The gradients of [`gemm_grouped`](fn@crate::ops::gemm_grouped) with respect to its inputs.
 #[derive(Debug)]
-pub struct GroupedGradients<'a, T> {
+pub struct GroupedGradients<T> {
+    /// The gradient with respect to the rows, `[rows, in]`.
+    pub dx: Tensor<T>,
+    /// The gradient with respect to the matrices, `[groups, out, in]`, in f32, as it was summed.
+    pub dweight: Tensor<f32>,
+}
+
+/// Where to write [`GroupedGradients`].
+#[derive(Debug)]
+pub struct GroupedGradientsMut<'a, T> {
     /// The gradient with respect to the rows, `[rows, in]`; rows may be padded.
     pub dx: ViewMut<'a, T>,
     /// The gradient with respect to the matrices, `[groups, out, in]`, with a contiguous last dimension.
@@ -93,7 +102,7 @@ pub fn gemm_grouped_backward_into<'a, T: Float + Half>(
     offsets: impl Into<View<'a, i32>>,
     dy: impl Into<View<'a, T>>,
     accumulate: bool,
-    gradients: GroupedGradients<'a, T>,
+    gradients: GroupedGradientsMut<'a, T>,
 ) -> Result<()> {
     let of = Inputs { x: x.into(), weight: weight.into(), offsets: offsets.into(), dy: dy.into() };
     launch(stream, of, accumulate, gradients, Path::Fastest)
@@ -111,7 +120,7 @@ fn launch<T: Float + Half>(
     stream: &Stream,
     of: Inputs<'_, T>,
     accumulate: bool,
-    GroupedGradients { dx, dweight }: GroupedGradients<'_, T>,
+    GroupedGradientsMut { dx, dweight }: GroupedGradientsMut<'_, T>,
     path: Path,
 ) -> Result<()> {
     let Inputs { x, weight, offsets, dy } = of;
@@ -274,7 +283,7 @@ fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path) -
             DType::F32 => WeightGradient::F32(args.output("dweight")?),
             _ => WeightGradient::Rounded(args.output("dweight")?),
         };
-        launch(stream, of, accumulate, GroupedGradients { dx, dweight }, path)
+        launch(stream, of, accumulate, GroupedGradientsMut { dx, dweight }, path)
     })
 }
 

@@ -27,7 +27,9 @@ pub use gemm::{Scalar, gemm, gemm_bf16, gemm_bf16_into, gemm_into, gemm_to_f32, 
 pub use gemm_fp8::{gemm_fp8, gemm_fp8_into};
 pub use gemm_fp8_blocks::{gemm_fp8_blocks, gemm_fp8_blocks_into};
 pub use gemm_grouped::{gemm_grouped, gemm_grouped_into};
-pub use gemm_grouped_backward::{GroupedGradients, WeightGradient, gemm_grouped_backward, gemm_grouped_backward_into};
+pub use gemm_grouped_backward::{
+    GroupedGradients, GroupedGradientsMut, WeightGradient, gemm_grouped_backward, gemm_grouped_backward_into,
+};
 pub use gemm_grouped_masked::{gemm_grouped_masked, gemm_grouped_masked_into};
 pub use gemm_int8::{gemm_int8, gemm_int8_into, matmul_int8};
 pub use gemm_mxfp8::{gemm_mxfp8, gemm_mxfp8_into};

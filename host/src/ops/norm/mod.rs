@@ -15,7 +15,8 @@ pub use layer_norm_backward::{
 };
 pub use rms_norm::{rms_norm, rms_norm_into};
 pub use rms_norm_backward::{
-    add_rms_norm_backward, add_rms_norm_backward_into, rms_norm_backward, rms_norm_backward_into,
+    RmsNormGradients, RmsNormGradientsMut, add_rms_norm_backward, add_rms_norm_backward_into, rms_norm_backward,
+    rms_norm_backward_into,
 };
 pub use row::{row, row_into};
 

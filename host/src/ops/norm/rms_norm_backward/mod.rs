@@ -19,7 +19,26 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`rms_norm`](fn@crate::ops::rms_norm): `(dx, dweight)`.
+/// The gradients of [`rms_norm`](fn@crate::ops::rms_norm) with respect to its inputs, or those of
+/// [`add_rms_norm`](fn@crate::ops::add_rms_norm).
+#[derive(Debug)]
+pub struct RmsNormGradients<T> {
+    /// The gradient with respect to `x`, of its shape; of `add_rms_norm`, the gradient with respect to `x` and to `residual`.
+    pub dx: Tensor<T>,
+    /// The gradient with respect to the weight, `[d]`.
+    pub dweight: Tensor<T>,
+}
+
+/// Where to write [`RmsNormGradients`].
+#[derive(Debug)]
+pub struct RmsNormGradientsMut<'a, T> {
+    /// The gradient with respect to `x`, of its shape; rows may be padded.
+    pub dx: ViewMut<'a, T>,
+    /// The gradient with respect to the weight, `[d]`, contiguous.
+    pub dweight: ViewMut<'a, T>,
+}
+
+/// The gradients of [`rms_norm`](fn@crate::ops::rms_norm).
 ///
 /// `x` is the input of the forward, of shape `[rows, d]` or with more dimensions, and `dy` the gradient of its result, of the
 /// same shape; `weight` is `[d]`. The elements of a row are contiguous, and rows may be padded. With s = 1 / √(mean(x²) + eps),
@@ -42,9 +61,9 @@ use crate::runtime::view::{View, ViewMut};
 /// let x = Tensor::from_slice(&stream, [2, 2], &[1.0f32, 1.0, -1.0, 1.0])?;
 /// let weight = Tensor::from_slice(&stream, [2], &[1.0f32, 1.0])?;
 /// let dy = Tensor::from_slice(&stream, [2, 2], &[1.0f32, 1.0, 1.0, 1.0])?;
-/// let (dx, dweight) = ops::rms_norm_backward(&stream, &x, &weight, &dy, 0.0)?;
-/// assert_eq!(dx.to_vec(&stream)?, [0.0, 0.0, 1.0, 1.0]);
-/// assert_eq!(dweight.to_vec(&stream)?, [0.0, 2.0]);
+/// let gradients = ops::rms_norm_backward(&stream, &x, &weight, &dy, 0.0)?;
+/// assert_eq!(gradients.dx.to_vec(&stream)?, [0.0, 0.0, 1.0, 1.0]);
+/// assert_eq!(gradients.dweight.to_vec(&stream)?, [0.0, 2.0]);
 /// # Ok(())
 /// # }
 /// ```
@@ -54,14 +73,15 @@ pub fn rms_norm_backward<'a, T: Float>(
     weight: impl Into<View<'a, T>>,
     dy: impl Into<View<'a, T>>,
     eps: f32,
-) -> Result<(Tensor<T>, Tensor<T>)> {
+) -> Result<RmsNormGradients<T>> {
     let (x, weight) = (x.into(), weight.into());
     let (mut dx, mut dweight) = (Tensor::result(stream, x.shape())?, Tensor::result(stream, weight.shape())?);
-    rms_norm_backward_into(stream, x, weight, dy.into(), eps, &mut dx, &mut dweight)?;
-    Ok((dx, dweight))
+    let gradients = RmsNormGradientsMut { dx: dx.view_mut(), dweight: dweight.view_mut() };
+    rms_norm_backward_into(stream, x, weight, dy.into(), eps, gradients)?;
+    Ok(RmsNormGradients { dx, dweight })
 }
 
-/// [`rms_norm_backward`] into `dx`, which has the shape of `x` and may have padded rows, and `dweight`.
+/// [`rms_norm_backward`] into `gradients`.
 ///
 /// # Errors
 /// Same as [`rms_norm_backward`].
@@ -71,11 +91,10 @@ pub fn rms_norm_backward_into<'a, T: Float>(
     weight: impl Into<View<'a, T>>,
     dy: impl Into<View<'a, T>>,
     eps: f32,
-    dx: impl Into<ViewMut<'a, T>>,
-    dweight: impl Into<ViewMut<'a, T>>,
+    gradients: RmsNormGradientsMut<'a, T>,
 ) -> Result<()> {
     let inputs = [x.into(), weight.into(), dy.into()];
-    backward(&INFO, stream, inputs, None, eps, dx.into(), dweight.into())
+    backward(&INFO, stream, inputs, None, eps, gradients)
 }
 
 /// The gradient of either form, whose `info` names `x`, `weight` and `dy` in this order, followed by `dr` if there is one.
@@ -85,8 +104,7 @@ fn backward<'a, T: Float>(
     [x, weight, dy]: [View<'a, T>; 3],
     dr: Option<View<'a, T>>,
     eps: f32,
-    mut dx: ViewMut<'a, T>,
-    mut dweight: ViewMut<'a, T>,
+    RmsNormGradientsMut { mut dx, mut dweight }: RmsNormGradientsMut<'a, T>,
 ) -> Result<()> {
     let name = info.args[0].name;
     stream.require_devices(
@@ -199,8 +217,8 @@ impl Operator for RmsNormBackward {
         let eps = params.f32("eps")?;
         dispatch!(INFO, args.dtype("x")?, float => |T| {
             let inputs = [args.input::<T>("x")?, args.input("weight")?, args.input("dy")?];
-            let dr = None;
-            backward(&INFO, stream, inputs, dr, eps, args.output("dx")?, args.output("dweight")?)
+            let gradients = RmsNormGradientsMut { dx: args.output("dx")?, dweight: args.output("dweight")? };
+            backward(&INFO, stream, inputs, None, eps, gradients)
         })
     }
 

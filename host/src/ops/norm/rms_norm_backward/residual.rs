@@ -3,7 +3,7 @@
 use gpu_kernels::columns::COLUMN_SUMS;
 use gpu_kernels::ops::norm::rms_norm_backward as gk;
 
-use super::{backward, gradients};
+use super::{RmsNormGradients, RmsNormGradientsMut, backward, gradients};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::ops::norm::add_rms_norm::AddRmsNorm;
@@ -13,9 +13,9 @@ use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
-use crate::runtime::view::{View, ViewMut};
+use crate::runtime::view::View;
 
-/// The gradient of [`add_rms_norm`](fn@crate::ops::add_rms_norm): `(dx, dweight)`.
+/// The gradients of [`add_rms_norm`](fn@crate::ops::add_rms_norm).
 ///
 /// `r` is the residual stream from the forward operator, of shape `[rows, d]` or with more dimensions; `dy` is the gradient of
 /// y and `dr` the gradient of r from its other uses, both of the same shape; dx is the gradient of both `x` and `residual`.
@@ -39,9 +39,9 @@ use crate::runtime::view::{View, ViewMut};
 /// let r = Tensor::from_slice(&stream, [2, 2], &[1.0f32, 1.0, -1.0, 1.0])?;
 /// let weight = Tensor::from_slice(&stream, [2], &[1.0f32, 1.0])?;
 /// let dy = Tensor::from_slice(&stream, [2, 2], &[1.0f32, 1.0, 1.0, 1.0])?;
-/// let (dx, dweight) = ops::add_rms_norm_backward(&stream, &r, &weight, &dy, &dy, 0.0)?;
-/// assert_eq!(dx.to_vec(&stream)?, [1.0, 1.0, 2.0, 2.0]);
-/// assert_eq!(dweight.to_vec(&stream)?, [0.0, 2.0]);
+/// let gradients = ops::add_rms_norm_backward(&stream, &r, &weight, &dy, &dy, 0.0)?;
+/// assert_eq!(gradients.dx.to_vec(&stream)?, [1.0, 1.0, 2.0, 2.0]);
+/// assert_eq!(gradients.dweight.to_vec(&stream)?, [0.0, 2.0]);
 /// # Ok(())
 /// # }
 /// ```
@@ -52,18 +52,18 @@ pub fn add_rms_norm_backward<'a, T: Float>(
     dy: impl Into<View<'a, T>>,
     dr: impl Into<View<'a, T>>,
     eps: f32,
-) -> Result<(Tensor<T>, Tensor<T>)> {
+) -> Result<RmsNormGradients<T>> {
     let (r, weight) = (r.into(), weight.into());
     let (mut dx, mut dweight) = (Tensor::result(stream, r.shape())?, Tensor::result(stream, weight.shape())?);
-    add_rms_norm_backward_into(stream, r, weight, dy.into(), dr.into(), eps, &mut dx, &mut dweight)?;
-    Ok((dx, dweight))
+    let gradients = RmsNormGradientsMut { dx: dx.view_mut(), dweight: dweight.view_mut() };
+    add_rms_norm_backward_into(stream, r, weight, dy.into(), dr.into(), eps, gradients)?;
+    Ok(RmsNormGradients { dx, dweight })
 }
 
-/// [`add_rms_norm_backward`] into `dx`, which has the shape of `r` and may have padded rows, and `dweight`.
+/// [`add_rms_norm_backward`] into `gradients`.
 ///
 /// # Errors
 /// Same as [`add_rms_norm_backward`].
-#[allow(clippy::too_many_arguments)] // Four tensors to read, two to write.
 pub fn add_rms_norm_backward_into<'a, T: Float>(
     stream: &Stream,
     r: impl Into<View<'a, T>>,
@@ -71,11 +71,10 @@ pub fn add_rms_norm_backward_into<'a, T: Float>(
     dy: impl Into<View<'a, T>>,
     dr: impl Into<View<'a, T>>,
     eps: f32,
-    dx: impl Into<ViewMut<'a, T>>,
-    dweight: impl Into<ViewMut<'a, T>>,
+    gradients: RmsNormGradientsMut<'a, T>,
 ) -> Result<()> {
     let inputs = [r.into(), weight.into(), dy.into()];
-    backward(&INFO, stream, inputs, Some(dr.into()), eps, dx.into(), dweight.into())
+    backward(&INFO, stream, inputs, Some(dr.into()), eps, gradients)
 }
 
 /// The operator's entry in the registry.
@@ -147,7 +146,8 @@ impl Operator for AddRmsNormBackward {
         dispatch!(INFO, args.dtype("r")?, float => |T| {
             let inputs = [args.input::<T>("r")?, args.input("weight")?, args.input("dy")?];
             let dr = Some(args.input("dr")?);
-            backward(&INFO, stream, inputs, dr, eps, args.output("dx")?, args.output("dweight")?)
+            let gradients = RmsNormGradientsMut { dx: args.output("dx")?, dweight: args.output("dweight")? };
+            backward(&INFO, stream, inputs, dr, eps, gradients)
         })
     }
 
