@@ -18,14 +18,30 @@ use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
 
-/// The gradient of [`embedding`](fn@crate::ops::embedding): dtable\[r\] = Σ dy\[i\] over the tokens i whose id is r, zeros if
-/// there are none. `dy` is `[tokens, d]`.
+/// The gradient of [`embedding`](fn@crate::ops::embedding) with respect to its table: dtable\[r\] = Σ dy\[i\] over the tokens i
+/// whose id is r, zeros if there are none.
 ///
-/// Sums are f32, in the order of the tokens, and rounded once: results are reproducible bit by bit. The result is a new dense
-/// tensor; the work is queued on `stream`.
+/// `ids` is `[tokens]`, contiguous, as in the forward, and `dy`, the gradient of its result, is `[tokens, d]`, whose rows may be
+/// padded. `vocab` is the number of the table's rows: the result is `[vocab, d]`. An id outside the table, negative or `vocab`
+/// and above, adds nothing, just as it got zeros. Sums are f32, in the order of the tokens, and rounded once: results are
+/// reproducible bit by bit. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// # Errors
-/// Same as [`embedding`](fn@crate::ops::embedding).
+/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if rows of `dy` are not contiguous and equally far apart or `ids` is not
+/// contiguous, [`Error::TooLarge`] beyond 2³² − 1 tokens or 2³¹ rows, [`Error::OutOfMemory`].
+///
+/// # Example
+/// ```
+/// # use warpsmith::{Device, Tensor, ops};
+/// # fn main() -> warpsmith::Result<()> {
+/// let stream = Device::open()?.stream()?;
+/// let ids = Tensor::from_slice(&stream, [4], &[2, 0, 2, -1])?;
+/// let dy = Tensor::from_slice(&stream, [4, 2], &[1.0f32, 2.0, 3.0, 4.0, 10.0, 20.0, 5.0, 5.0])?;
+/// let dtable = ops::embedding_backward(&stream, &ids, &dy, 3)?;
+/// assert_eq!(dtable.to_vec(&stream)?, [3.0, 4.0, 0.0, 0.0, 11.0, 22.0]);
+/// # Ok(())
+/// # }
+/// ```
 pub fn embedding_backward<'a, T: Float>(
     stream: &Stream,
     ids: impl Into<View<'a, i32>>,
@@ -42,7 +58,7 @@ pub fn embedding_backward<'a, T: Float>(
 /// [`embedding_backward`] into `dtable`, `[vocab, d]`, whose rows may be padded.
 ///
 /// # Errors
-/// Same as [`embedding`](fn@crate::ops::embedding).
+/// Same as [`embedding_backward`].
 pub fn embedding_backward_into<'a, T: Float>(
     stream: &Stream,
     ids: impl Into<View<'a, i32>>,
