@@ -31,7 +31,7 @@ use crate::runtime::view::{View, ViewMut};
 /// ```
 pub fn NAME<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     NAME_into(stream, x, &mut y)?;
     Ok(y)
 }

@@ -22,7 +22,7 @@ use crate::runtime::view::{View, ViewMut};
 /// a row are not adjacent, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
 pub fn NAME<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>) -> Result<Tensor<T>> {
     let x = x.into();
-    let mut y = Tensor::uninit(stream, x.shape())?;
+    let mut y = Tensor::result(stream, x.shape())?;
     NAME_into(stream, x, &mut y)?;
     Ok(y)
 }
