@@ -1,4 +1,4 @@
-//! The book and README: links lead somewhere, quotations are of what they quote, and every operator is named.
+//! The book and README: links lead to files and headings that are there, quotations are of what they quote, and every operator is named.
 
 use super::places::{self, DEVICE};
 use super::{Tree, Violation};
@@ -58,15 +58,41 @@ fn links(tree: &Tree, path: &str, text: &str) -> Vec<Violation> {
         in_block ^= line.trim_start().starts_with("```");
         let line: String = line.split('`').step_by(2).collect();
         let targets = line.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
-        for target in targets.filter(|target| !in_block && !target.contains(':') && !target.starts_with('#')) {
-            let file = resolve(path, target.split('#').next().unwrap_or_default());
+        for target in targets.filter(|target| !in_block && !target.contains(':')) {
+            let (file, heading) = target.split_once('#').map_or((target, None), |(file, slug)| (file, Some(slug)));
+            let file = if file.is_empty() { path.to_owned() } else { resolve(path, file) };
             let folder = format!("{file}/");
             if tree.get(&file).is_none() && !tree.iter().any(|(path, _)| path.starts_with(&folder)) {
                 violations.push(Violation::line(path, number, format!("{target} leads nowhere")));
             }
+            let page = tree.get(&file).filter(|_| file.ends_with(".md"));
+            if let (Some(page), Some(heading)) = (page, heading)
+                && !slugs(page).iter().any(|slug| slug == heading)
+            {
+                violations.push(Violation::line(path, number, format!("{file} has no heading #{heading}")));
+            }
         }
     }
     violations
+}
+
+/// What links call a page's headings, by GitHub's rule: in lower case, without punctuation, and with hyphens for spaces; one that was
+/// there before gets a number.
+fn slugs(page: &str) -> Vec<String> {
+    let mut slugs: Vec<String> = Vec::new();
+    let mut in_block = false;
+    for line in page.lines() {
+        in_block ^= line.trim_start().starts_with("```");
+        let level = line.bytes().take_while(|byte| *byte == b'#').count();
+        let Some(heading) = line[level..].strip_prefix(' ').filter(|_| !in_block && level > 0) else { continue };
+        let kept = |c: &char| c.is_alphabetic() || c.is_ascii_digit() || "-_ ".contains(*c);
+        let slug: String = heading.trim().to_lowercase().chars().filter(kept).collect();
+        let slug = slug.replace(' ', "-");
+        let numbered = (1..).map(|n| format!("{slug}-{n}"));
+        let free = [slug.clone()].into_iter().chain(numbered).find(|slug| !slugs.contains(slug));
+        slugs.extend(free);
+    }
+    slugs
 }
 
 /// Where a link of a page leads, from the workspace's folder.
@@ -142,7 +168,7 @@ mod tests {
         let start = "book/src/start.md";
         assert_eq!(plant(start, "a [b](c.md)\n"), ["book/src/start.md:1: c.md leads nowhere"]);
         assert_eq!(plant(start, "![b](../../benches)\n"), ["book/src/start.md:1: ../../benches leads nowhere"]);
-        assert_eq!(plant(start, "[`a`](families) [b](https://c) [d](#e) `f[i](g)`\n```text\n[f](g)\n```\n"), [""; 0]);
+        assert_eq!(plant(start, "[`a`](families) [b](https://c) `f[i](g)`\n```text\n[f](g)\n```\n"), [""; 0]);
         let unlisted = "book/src/start.md: book/src/SUMMARY.md does not list it";
         assert_eq!(plant("book/src/SUMMARY.md", "- [Norm](families/norm.md)\n"), [unlisted]);
         let added = [
@@ -150,6 +176,18 @@ mod tests {
             "README.md: does not lead to book/src/families/gemv.md",
         ];
         assert_eq!(plant("gpu-kernels/src/ops/mod.rs", "pub mod gemv;\npub mod norm;\n"), added);
+    }
+
+    #[test]
+    fn links_to_headings_that_are_not_there_are_found() {
+        let found = |text| plant("book/src/start.md", text);
+        let headings = "# On µs\n## `f`, x² and 2 × 2\n### Twice\n### Twice\n```text\n# No\n```\n#no\n";
+        assert_eq!(slugs(headings), ["on-µs", "f-x-and-2--2", "twice", "twice-1"]);
+        assert_eq!(found("# The rest\n[a](#the-rest) [b](start.md#the-rest) [c](../../tests/src/book.rs#L1)\n"), [""; 0]);
+        assert_eq!(found("# The rest\n[a](#rest)\n"), ["book/src/start.md:2: book/src/start.md has no heading #rest"]);
+        let other = "book/src/start.md:1: book/src/families/norm.md has no heading #math";
+        assert_eq!(found("[a](families/norm.md#math)\n"), [other]);
+        assert_eq!(found("[a](families/norms.md#math)\n"), ["book/src/start.md:1: families/norms.md#math leads nowhere"]);
     }
 
     #[test]
