@@ -183,11 +183,17 @@ mod tests {
         let found = |text| plant("book/src/start.md", text);
         let headings = "# On µs\n## `f`, x² and 2 × 2\n### Twice\n### Twice\n```text\n# No\n```\n#no\n";
         assert_eq!(slugs(headings), ["on-µs", "f-x-and-2--2", "twice", "twice-1"]);
-        assert_eq!(found("# The rest\n[a](#the-rest) [b](start.md#the-rest) [c](../../tests/src/book.rs#L1)\n"), [""; 0]);
+        assert_eq!(
+            found("# The rest\n[a](#the-rest) [b](start.md#the-rest) [c](../../tests/src/book.rs#L1)\n"),
+            [""; 0]
+        );
         assert_eq!(found("# The rest\n[a](#rest)\n"), ["book/src/start.md:2: book/src/start.md has no heading #rest"]);
         let other = "book/src/start.md:1: book/src/families/norm.md has no heading #math";
         assert_eq!(found("[a](families/norm.md#math)\n"), [other]);
-        assert_eq!(found("[a](families/norms.md#math)\n"), ["book/src/start.md:1: families/norms.md#math leads nowhere"]);
+        assert_eq!(
+            found("[a](families/norms.md#math)\n"),
+            ["book/src/start.md:1: families/norms.md#math leads nowhere"]
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl<T: Float> CacheElement<T> for f8e4m3 {}
 /// Keys and values of earlier tokens, read-only.
 ///
 /// `k` and `v` are `[batch, max_len, kv_heads, d]`. With a page table, `[batch, max_pages]`, they are `[pages, page_size,
-/// kv_heads, d]`, and page table[b, i] names the page that holds the positions from i · page_size on of sequence b. `lengths`,
+/// kv_heads, d]`, and `page_table[b, i]` names the page that holds the positions from i · page_size on of sequence b. `lengths`,
 /// `[batch]`, counts the keys of each sequence, including those of the queries' own tokens; a number
 /// outside 0..=capacity is clamped to that range. A key whose page number is not a page of the cache is not seen. The last
 /// dimension of `k` and `v` is contiguous, the others may have any strides; `lengths` and `page_table` are contiguous.
