@@ -13,6 +13,8 @@ use warpsmith::ops::model::{Case, Operator};
 use warpsmith::{Device, kernels, sim};
 
 static MUTANTS: AtomicUsize = AtomicUsize::new(0);
+/// How many of all operators there have to be: nine tenths of the 4110 that there were at the last count.
+const LEAST: usize = 3700;
 
 fn main() {
     let trial =
@@ -26,7 +28,7 @@ fn main() {
     trials.push(Trial::test("a block that leaves too early", a_block_that_leaves_too_early_is_noticed));
     let result = libtest_mimic::run(&Arguments::from_args(), trials);
     let all = kernels::not_built().is_none() && result.num_filtered_out == 0 && result.num_passed > 1;
-    assert!(!all || MUTANTS.load(Ordering::Relaxed) > 50, "too few mutants: {MUTANTS:?}");
+    assert!(!all || MUTANTS.load(Ordering::Relaxed) >= LEAST, "too few mutants: {MUTANTS:?}");
     result.exit();
 }
 
