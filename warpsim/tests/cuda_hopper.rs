@@ -72,7 +72,7 @@ hopper! {
     wgmma fragments 1 x 128 + 0: [AsyncRace] [AsyncRace] [AsyncRace];
     wgmma descriptors 1 x 128 + 8192: [OutOfBounds] [OutOfBounds] [IllegalInstruction];
     wgmma epilogue 1 x 128 + 0: [AsyncRace] [MissingProxyFence] [Deadlock];
-    wgmma turns 1 x 256 + 0: [Deadlock] [Deadlock] [SharedRace | Deadlock];
+    wgmma turns 1 x 256 + 0: [Deadlock] [Deadlock | BarrierMisuse] [SharedRace | Deadlock];
     wgmma registers 1 x 384 + 0: [BarrierMisuse] [Deadlock] [IllegalInstruction];
     remote exchange 2 x 32 + 0: [SharedRace] [Deadlock] [AsyncRace];
     remote halo 2 x 32 + 0: [SharedRace] [EarlyExit] [OutOfBounds];

@@ -81,6 +81,35 @@ fn a_lock_that_another_block_holds() {
     assert!(races >= 10, "{races} of 20 orders show it");
 }
 
+/// A word that its writer announces after a little work; whoever finds it not announced reads it all the same. Only an order in which the reader
+/// comes while the writer works shows that.
+#[test]
+fn someone_comes_while_another_works() {
+    for (who, at, word, scope, shape) in
+        [("%ctaid.x", "%rd2", "global", "gpu", (2, 32)), ("%r9", "%r3", "shared", "cta", (1, 64))]
+    {
+        let body = |unless: &str| {
+            let clear = if word == "shared" { "@%p1 st.shared.v2.u32 [%r3], {0, 0}; bar.sync 0;" } else { "" };
+            format!(
+                "{clear} shr.u32 %r9, %r1, 5; and.b32 %r10, %r1, 31; setp.ne.u32 %p2, %r10, 0; @%p2 bra END;\n\
+                 mov.u32 %r6, {who}; setp.ne.u32 %p3, %r6, 0; @%p3 bra READS;\n\
+                 L: add.u32 %r7, %r7, %r6; add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, 32; @%p4 bra L;\n\
+                 st.{word}.u32 [{at}+4], 1; st.release.{scope}.{word}.u32 [{at}], 1; bra END;\n\
+                 READS: ld.acquire.{scope}.{word}.u32 %r8, [{at}]; setp.eq.u32 %p5, %r8, {unless}; @%p5 bra END;\n\
+                 ld.{word}.u32 %r8, [{at}+4];\nEND:"
+            )
+        };
+        let mut races = 0;
+        for seed in 1..=40 {
+            let o = Options { seed, threads: 1, ..all_options()[0].clone() };
+            assert_eq!(found(&kernel(1, &body("0")), shape.0, shape.1, &o), [], "{word}");
+            let bad = found(&kernel(1, &body("1")), shape.0, shape.1, &o);
+            races += usize::from(bad.iter().any(|f| matches!(f.kind, Kind::SharedRace | Kind::GlobalRace)));
+        }
+        assert!(races >= 10, "{word}: {races} of 40 orders show it");
+    }
+}
+
 #[test]
 fn every_lane_that_waits_comes_behind_the_initialisation() {
     let wait = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0; @!%p2 bra W;";

@@ -175,6 +175,8 @@ const BESIDE: usize = 4;
 /// log₂ of the maximum instructions that a cluster then executes before others get a turn, while it has effects that they can observe. All
 /// magnitudes are equally likely.
 const MIXED: u64 = 13;
+/// The same for the turns of warps.
+const WARP_MIXED: u64 = 9;
 
 fn worker(sh: &Shared<'_>) -> Outcome {
     let mut cx = Cx::new(sh.prog, sh.mem, sh.launch, sh.opts, sh.shadow);
@@ -319,8 +321,14 @@ fn run_cluster(cx: &mut Cx<'_>, cl: &mut Cluster, most: [u64; 2], effects: &Atom
         for &(b, k) in &order {
             let Some(mut w) = cl.blocks[b].warps[k].take() else { continue };
             if !w.done() {
-                let most = if cx.launch.grid_barrier.is_some() { coop::TURN } else { 4096 };
-                let budget = if cx.opts.seed == 0 { most } else { 1 + cx.random() % most.min(1024) };
+                let together = cx.launch.grid_barrier.is_some();
+                let budget = match cx.opts.seed {
+                    0 if together => coop::TURN,
+                    0 => 4096,
+                    _ if together => 1 << (cx.random() % WARP_MIXED),
+                    // A warp whose turn were longer than its cluster's would end, or come to a barrier, before another cluster got a turn.
+                    _ => (1 << (cx.random() % WARP_MIXED)).min(slice.max(16)),
+                };
                 let result = run::run_warp(cx, cl, &mut w, budget.min(left.saturating_sub(spent + ran)));
                 live |= !w.done();
                 cl.blocks[b].warps[k] = Some(w);
