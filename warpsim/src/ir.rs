@@ -373,6 +373,7 @@ pub struct Program {
     pub param_bytes: u32,
     /// Bytes of static shared variables, without the guard regions that the simulator inserts between them.
     pub static_shared: u32,
+    /// Alignment of dynamic shared memory, 0 if the kernel does not name any.
     pub dyn_align: u32,
     /// Static shared variables: offset, size, name. A guard region follows each of them: see [`guards`](crate::lower::guards).
     pub shared_vars: Vec<(u32, u32, String)>,

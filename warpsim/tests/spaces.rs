@@ -164,6 +164,16 @@ fn addresses_outside_say_where_they_are() {
         let message = fault(&body, 0);
         assert!(message.contains(words), "{message}");
     }
+    // Dynamic memory that the launch was to give, without a variable before it and behind one.
+    for variable in ["", shared] {
+        let body = format!("{variable} mov.u32 %r3, more; st.shared.u32 [%r3], 1;");
+        let ptx = text(".extern .shared .align 16 .b8 more[];", "", &body);
+        let kernel = Module::parse(&ptx).unwrap().kernel("k").unwrap();
+        let args: [&[u8]; 2] = [&[0; 8]; 2];
+        let launch = Launch { args: &args, ..Launch::default() };
+        let message = Gpu::new().launch(&kernel, &launch, &Options::default()).unwrap_err().to_string();
+        assert!(message.contains("(dynamic shared memory, of which the launch has none)"), "{message}");
+    }
     // A kilobyte of nobody's lies between the variable and dynamic memory.
     let message = fault(&format!("{shared} st.shared.u32 [%r3+1104], 1;"), 64);
     assert!(message.contains("(0 bytes past the end of dynamic shared memory)"), "{message}");

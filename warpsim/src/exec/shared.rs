@@ -29,7 +29,8 @@ pub fn locate(
     let (b, off) = split(w.block, addr);
     if addr >> 32 != 0 || b >= cl.blocks.len() || off + n > cl.blocks[b].shared.len() || !cx.launch.owns(off, n) {
         // A negative index: no shared window is as large as 16 MiB.
-        let before = (addr >> 32 == 0).then(|| (addr as u32).wrapping_neg()).filter(|bytes| *bytes <= 1 << 24);
+        let before =
+            (addr >> 32 == 0).then(|| (addr as u32).wrapping_neg()).filter(|bytes| (1..=1 << 24).contains(bytes));
         let vars = before.map_or_else(|| describe(cx, off), |bytes| format!(" ({bytes} bytes before its start)"));
         let have = cx.launch.shared_bytes;
         return cx.fault(
@@ -66,7 +67,11 @@ pub fn elsewhere<T>(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, addr: u64, block
 /// Describes an offset in shared memory, ` (byte 4 of `tile`)`: the last static variable that begins before it, or dynamic memory.
 pub fn describe(cx: &Cx<'_>, off: usize) -> String {
     let l = cx.launch;
-    let (at, size, name) = if l.dynamic_shared > 0 && off >= l.dyn_offset as usize {
+    let dynamic = off >= l.dyn_offset as usize;
+    if dynamic && l.dynamic_shared == 0 && cx.prog.dyn_align > 0 {
+        return " (dynamic shared memory, of which the launch has none)".into();
+    }
+    let (at, size, name) = if dynamic && l.dynamic_shared > 0 {
         (l.dyn_offset, l.dynamic_shared, "dynamic shared memory".into())
     } else {
         let before = cx.prog.shared_vars.iter().filter(|v| v.0 as usize <= off).max_by_key(|v| v.0);

@@ -87,7 +87,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         texts: vec![],
         text_ids: FxHashMap::default(),
         static_shared: 0,
-        dyn_align: 16,
+        dyn_align: 0,
         shared_vars: vec![],
         shared_grain: 4,
         global_grain: 4,
