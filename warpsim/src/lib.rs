@@ -95,7 +95,8 @@
 //! - A compare-and-swap counts as a read, because compare-and-swap loops start from a plain read.
 //! - Two strong words may serve as a message and its flag without a fence.
 //! - Threads may store equal values, and copies may write equal values.
-//! - Only the last writer and two readers of each location are remembered.
+//! - Only the last writer and two readers of each location are remembered, and of atomics in global memory an earlier one that is
+//!   not ordered before the last.
 //! - A `wgmma` group is complete for the four warps of its warpgroup once one of them has waited for it.
 //! - An mbarrier needs a fence between its initialisation and bulk copies only if the copies come from another block.
 //! - A constant that is moved into a register of a `wgmma` after its fence counts as moved before the fence, because compilers

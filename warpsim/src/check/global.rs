@@ -26,6 +26,9 @@ const PIECE: usize = 1 << 25;
 /// Maximum number of granules for which an allocation in pieces is tried.
 const MOST: u64 = 1 << 37;
 
+/// Maximum number of displaced atomics in each of the maps that hold them.
+const DISPLACED: usize = 1 << 16;
+
 /// Accesses since the last kernel boundary.
 pub struct GlobalShadow {
     /// Whether several host threads use it.
@@ -38,6 +41,9 @@ pub struct GlobalShadow {
     talked: AtomicBool,
     /// Locks for atomics, by address: see [`turn`](Self::turn).
     turns: [Mutex<()>; 16],
+    /// By allocation and granule: an atomic that a later one has displaced as the last writer, though nothing orders the two.
+    displaced: [Mutex<FxHashMap<(usize, usize), GStamp>>; 16],
+    any_displaced: AtomicBool,
 }
 
 /// Who, when and where: block 18 bits, warp 5, lane 6, time 16, pc 16, mark 3. Zero means no access.
@@ -150,6 +156,11 @@ impl GStamp {
     pub fn by(self, lane: u8) -> Self {
         GStamp(self.0 | u64::from(lane & 63) << 35)
     }
+    /// Whether this atomic may displace an earlier strong write of another warp before that is known to be over.
+    pub fn displaces(self, old: GStamp) -> bool {
+        let both = self.0 & old.0 & GStamp::STRONG != 0;
+        both && old.far() != self.far() && !old.in_flight() && self.may_meet(old)
+    }
     /// Whether both accesses are by the same thread.
     #[inline(always)]
     pub fn same_lane(self, o: GStamp) -> bool {
@@ -183,6 +194,8 @@ impl GlobalShadow {
             told: Default::default(),
             talked: AtomicBool::new(false),
             turns: Default::default(),
+            displaced: Default::default(),
+            any_displaced: AtomicBool::new(false),
         })
     }
 
@@ -241,7 +254,9 @@ impl GlobalShadow {
         let over = |old: &AtomicU64, write: bool| {
             let old = GStamp(old.load(Relaxed));
             let apart = || old.proxy() && !old.constant(write) && (copying || !old.copy(write));
-            old == GStamp::NOBODY || old.same_lane(me) && !constant && !apart()
+            // Behind an atomic of this thread there may be another one's.
+            let atomic = || write && old.0 & GStamp::STRONG != 0 && me.0 & GStamp::STRONG == 0;
+            old == GStamp::NOBODY || old.same_lane(me) && !constant && !apart() && !atomic()
         };
         if !cells.iter().all(|[w, r, o]| over(w, true) && (!write || over(r, false) && over(o, false))) {
             return false;
@@ -300,7 +315,36 @@ impl GlobalShadow {
     pub fn clear(&self, alloc: usize, off: usize, n: usize) {
         for granule in off >> self.shift..(off + n) >> self.shift {
             self.cell(alloc, granule).into_iter().flatten().for_each(|c| c.store(0, Relaxed));
+            self.displace(alloc, granule, |_| None);
         }
+    }
+
+    /// An atomic on a granule that is not its last writer, if any is remembered.
+    pub fn displaced(&self, alloc: usize, granule: usize) -> Option<GStamp> {
+        let any = self.any_displaced.load(Relaxed);
+        any.then(|| self.displaced_map(granule).get(&(alloc, granule)).copied()).flatten()
+    }
+
+    /// Changes the displaced atomic that is remembered of a granule.
+    pub fn displace(&self, alloc: usize, granule: usize, f: impl FnOnce(Option<GStamp>) -> Option<GStamp>) {
+        let old = self.displaced(alloc, granule);
+        let new = f(old);
+        if old == new {
+            return;
+        }
+        let mut map = self.displaced_map(granule);
+        match new {
+            Some(stamp) if old.is_some() || map.len() < DISPLACED => {
+                map.insert((alloc, granule), stamp);
+                self.any_displaced.store(true, Relaxed);
+            }
+            Some(_) => {}
+            None => drop(map.remove(&(alloc, granule))),
+        }
+    }
+
+    fn displaced_map(&self, granule: usize) -> MutexGuard<'_, FxHashMap<(usize, usize), GStamp>> {
+        self.displaced[granule % self.displaced.len()].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn shelf(&self, place: u64) -> MutexGuard<'_, FxHashMap<u64, Told>> {

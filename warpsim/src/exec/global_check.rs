@@ -114,10 +114,43 @@ pub fn check_race(
     let (first, last) = (off >> shadow.shift, (off + t.bytes as usize - 1) >> shadow.shift);
     for g in first..=last {
         let earlier = shadow.touch(t.alloc, g, me, t.write);
+        let displaced = if t.write { None } else { shadow.displaced(t.alloc, g) };
+        if t.write {
+            displace(cx, cl, w, s, t, (g, me, earlier[0]));
+        } else if let Some(old) = displaced
+            && judge(cx, cl, w, s, t, me.uncopied(false), [old, GStamp::NOBODY, GStamp::NOBODY], &harmless)
+        {
+            return;
+        }
         if earlier != [GStamp::NOBODY; 3] && judge(cx, cl, w, s, t, me.uncopied(t.write), earlier, &harmless) {
             return;
         }
     }
+}
+
+/// Remembers an atomic that this one displaces as the last writer. Sums that several blocks add to are read by the last of them, which needs
+/// to be ordered after all the others. Whoever overwrites the sum is not asked: the last to arrive at a counter may start it again.
+fn displace(cx: &Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch, (g, me, old): (usize, GStamp, GStamp)) {
+    let Some(shadow) = cx.global_shadow else { return };
+    let op = &cx.prog.funcs[s.func as usize].insts[s.pc as usize].op;
+    if !matches!(op, Op::Atom(_) | Op::AtomWide(_) | Op::Bulk(_)) || t.marks & GStamp::STRONG == 0 {
+        return shadow.displace(t.alloc, g, |_| None);
+    }
+    let open = |old: &GStamp| !after(cl, w.party(1 << t.lane), *old);
+    shadow.displace(t.alloc, g, |first| match first.filter(open) {
+        Some(first) if !first.same_lane(old) => Some(first),
+        _ => Some(old).filter(|old| me.displaces(*old)).filter(open),
+    });
+}
+
+/// Whether threads are ordered after an earlier access.
+fn after(cl: &Cluster, p: Party, old: GStamp) -> bool {
+    let Some(c) = &cl.clocks else { return true };
+    let Some(b) = cl.blocks.iter().find(|b| far(b.linear, 0) == far(old.block(), 0)) else {
+        return c.after_far(p, old.far(), old.lane(), old.time());
+    };
+    let agent = b.rank as usize * b.warps.len() + old.warp();
+    c.after(p, agent, old.lane(), full_time(c.now(agent), old.time()))
 }
 
 /// A copy reads a tensor map: writes to the map have to be ordered before the copy, and fenced for it.
