@@ -173,6 +173,14 @@ fn what_cannot_be_is_refused() {
             "1 to 1024 threads are possible",
         ),
         (
+            vec!["--kernel", "fill", "--block", "1x1x65", "--arg", "u8[64]", "--arg", "1"],
+            "at most 64 in the third dimension",
+        ),
+        (
+            vec!["--kernel", "fill", "--grid", "1x65536", "--arg", "u8[64]", "--arg", "1"],
+            "1 to 2147483647 x 65535 x 65535 blocks are possible",
+        ),
+        (
             vec!["--launch", "fill --arg x:u8[64] --arg 1", "--launch", "fill --arg x:u8[64] --arg 1"],
             "there is a buffer `x` already",
         ),

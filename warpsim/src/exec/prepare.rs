@@ -16,13 +16,16 @@ const MAX_REGISTERS: u32 = 255;
 
 /// Checks a launch against the kernel and lays out its parameters.
 pub fn prepare(prog: &Program, l: &Launch<'_>, opts: &Options, globals: Vec<u64>) -> Result<Launched, String> {
-    let product = |v: [u32; 3]| v.iter().map(|x| u64::from(*x)).product::<u64>();
+    let product = |v: [u32; 3]| v.iter().fold(1, |n: u64, x| n.saturating_mul((*x).into()));
     let threads = product(l.block);
     if !(1..=1024).contains(&threads) || l.block[2] > 64 {
-        return Err(format!("a block of {:?}: 1 to 1024 threads are possible", l.block));
+        return Err(format!(
+            "a block of {:?}: 1 to 1024 threads are possible, at most 64 in the third dimension",
+            l.block
+        ));
     }
     if product(l.grid) == 0 || l.grid[0] >= 1 << 31 || l.grid[1] > 65535 || l.grid[2] > 65535 {
-        return Err(format!("a grid of {:?}", l.grid));
+        return Err(format!("a grid of {:?}: 1 to 2147483647 x 65535 x 65535 blocks are possible", l.grid));
     }
     if let Some(b) = prog.bounds.required_threads
         && b != l.block
