@@ -1,7 +1,7 @@
 //! The operators, by family. Each file holds the safe function, its reference, its cases, its tolerance and its cost.
 //!
 //! Most operators come in two forms: `gelu(&stream, &x)?` returns a new dense tensor, and `gelu_into(&stream, &x, &mut y)?`
-//! writes to an existing one, or a view of it. What works in place, such as [`adamw`] or [`append_kv`], has one form. A loss
+//! writes to an existing one, or a view of it. What works in place, such as [`adamw()`] or [`append_kv()`], has one form. A loss
 //! returns its numbers in new tensors, and has an `_into` at most for the gradients. All queue their work on the stream and
 //! return. The [`model`] module describes operators for checks, benches and lists.
 

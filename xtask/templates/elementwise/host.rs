@@ -3,7 +3,7 @@
 use gpu_kernels::ops::FAMILY::NAME as gk;
 
 use crate::dispatch;
-use crate::ops::elementwise::{Accuracy, Pointwise, map_into};
+use crate::ops::elementwise::{Accuracy, Pointwise, launch_map};
 use crate::ops::model::{ArgInfo, OpInfo};
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -46,7 +46,7 @@ pub fn NAME_into<'a, T: Float>(
     x: impl Into<View<'a, T>>,
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    map_into::<T, gk::TYPE<T>>(&INFO, stream, x.into(), y.into())
+    launch_map::<T, gk::TYPE<T>>(&INFO, stream, x.into(), y.into())
 }
 
 static INFO: OpInfo = OpInfo {

@@ -137,7 +137,8 @@ pub struct Rung {
     pub path: Path,
     /// Useful operations.
     pub flops: f64,
-    /// Waves of tiles.
+    /// Waves of tiles. Older files call them rounds.
+    #[serde(alias = "rounds")]
     pub waves: usize,
     /// The minimum time of whole waves, in milliseconds.
     pub at_least_ms: Option<f64>,
