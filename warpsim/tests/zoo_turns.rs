@@ -153,3 +153,24 @@ fn a_cluster_barrier_has_the_orders_that_it_has() {
         assert_eq!(module.kernel("k").is_ok(), good, "{op}");
     }
 }
+
+#[test]
+fn the_last_block_sees_what_the_others_added() {
+    // All blocks add to one sum, the one with the last ticket as well, which says nothing of the others' additions. It starts the tickets again.
+    let last = |add: &str| {
+        format!(
+            "{add}\n/*here*/\n@%p1 atom.global.add.u32 %r8, [%rd2], 1; @!%p1 mov.u32 %r8, 0; setp.eq.u32 %p3, %r8, 3;\n@!%p3 bra DONE;\n\
+             ld.global.u32 %r10, [%rd2+64]; st.global.u32 [%rd2], 0;\nDONE:"
+        )
+    };
+    let bulk = "@%p1 st.shared.v4.u32 [%r3], {1, 1, 1, 1}; fence.proxy.async.shared::cta;\n\
+                add.u64 %rd3, %rd2, 64; @%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd3], [%r3], 16;\n\
+                cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;";
+    for add in ["@%p1 red.global.add.u32 [%rd2+64], 1;", bulk] {
+        check((1, 4, 32), &[Kind::GlobalRace], &last(add), &["fence.acq_rel.gpu;"]);
+    }
+    for o in all_options() {
+        let tickets = last("").replace("ld.global.u32 %r10, [%rd2+64];", "");
+        assert_eq!(found(&kernel(1, &tickets), 4, 32, &o), []);
+    }
+}
