@@ -120,6 +120,7 @@ fn ci() -> Result<()> {
     set_up()?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
     cargo::run("clippy", &mut cargo::command(clippy))?;
+    new_op::check_templates()?;
     let doc = ["doc", "--workspace", "--no-deps"];
     cargo::run("documentation", cargo::command(doc).env("RUSTDOCFLAGS", "-D warnings"))?;
     tidy::run(false)?;

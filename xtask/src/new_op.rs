@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::cargo;
-use crate::tidy::{DEVICE, HOST, REGISTRY};
+use crate::tidy::{DEVICE, HOST, REGISTRY, Tree};
 
 /// What to write.
 #[derive(clap::Args)]
@@ -85,6 +85,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Writes an operator of each template into a copy of the workspace, where it has to compile without a warning.
+pub(crate) fn check_templates() -> Result<()> {
+    let target = cuda_builder::target_folder(cargo::root());
+    let copy = target.join("new-op");
+    if copy.exists() {
+        fs::remove_dir_all(&copy).with_context(|| format!("cannot replace {}", copy.display()))?;
+    }
+    for (path, text) in Tree::read()?.iter() {
+        put(&copy, path, text)?;
+    }
+    for family in ["activation", "elementwise", "norm"] {
+        write(&copy, &format!("new_{family}"), family)?;
+    }
+    let clippy = ["clippy", "--package", "warpsmith", "--features", "check,no-kernels", "--", "-D", "warnings"];
+    cargo::run("new operators", cargo::command(clippy).current_dir(&copy).env("CARGO_TARGET_DIR", target))
+}
+
 /// The files to write, by path; those that are there already are read first.
 struct Files<'a> {
     root: &'a Path,
@@ -160,13 +177,13 @@ fn write(root: &Path, name: &str, family: &str) -> Result<Vec<String>> {
     files.put(REGISTRY, registry);
     files.put(&format!("{device}/{name}.rs"), fill(template.device));
     files.put(&format!("{host}/{name}.rs"), fill(template.host));
-    let write = |(path, text): (String, String)| {
-        let to = root.join(&path);
-        fs::create_dir_all(to.parent().unwrap_or(root))?;
-        fs::write(to, text).with_context(|| format!("writing {path}"))?;
-        Ok(path)
-    };
-    files.texts.into_iter().map(write).collect()
+    files.texts.into_iter().map(|(path, text)| put(root, &path, &text).map(|()| path)).collect()
+}
+
+fn put(root: &Path, path: &str, text: &str) -> Result<()> {
+    let to = root.join(path);
+    fs::create_dir_all(to.parent().unwrap_or(root))?;
+    fs::write(to, text).with_context(|| format!("writing {path}"))
 }
 
 /// The registry with a `use` line that names the families of its entries.

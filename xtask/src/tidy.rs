@@ -23,7 +23,7 @@ pub(crate) struct Tree(BTreeMap<String, String>);
 
 impl Tree {
     /// What git tracks, and what it would if it were added.
-    fn read() -> Result<Self> {
+    pub(crate) fn read() -> Result<Self> {
         let list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
         let files = cargo::output("listing files", Command::new("git").args(list).current_dir(cargo::root()))?;
         // A listed file may be deleted, or no text.
@@ -35,7 +35,7 @@ impl Tree {
         self.0.get(path).map(String::as_str)
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
