@@ -45,6 +45,7 @@
 //! through which O is stored as well, and [`stages`] times 4·N·d bytes of keys and values: 192 KiB for d = 128, 176 KiB
 //! for d = 64.
 
+pub(in crate::ops::attention) mod barriers;
 mod consume;
 mod produce;
 pub(in crate::ops::attention) mod softmax;
@@ -54,10 +55,10 @@ pub(in crate::ops::attention) mod work;
 
 use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
-use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::{cluster, fence, kernel, regs, thread, tma, warp};
+use cuda_std::{kernel, regs, thread, warp};
 
+use self::barriers::Barriers;
 use self::consume::consume;
 use self::produce::produce;
 use self::store::Output;
@@ -89,7 +90,7 @@ pub(in crate::ops::attention) const BUFFERS: u32 = 2;
 /// ring.
 pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
     let elements = BUFFERS * block_m(consumers) * d + 2 * stages(d) * n * d;
-    (elements * 2) as usize + (2 * BUFFERS + 4 * stages(d)) as usize * size_of::<Barrier>()
+    (elements * 2) as usize + Barriers::bytes(stages(d))
 }
 
 /// Typed views of the block's shared memory. Tiles are panels of [`PANEL`] columns, in 128-byte swizzle.
@@ -120,38 +121,8 @@ impl<T, const D: u32, const N: u32, const CONSUMERS: u32> Memory<T, D, N, CONSUM
     }
 
     #[inline(always)]
-    fn barrier(self, index: u32) -> SharedPtr<Barrier> {
-        self.0.add(Self::BARRIERS).cast::<Barrier>().add(index)
-    }
-
-    #[inline(always)]
-    fn full_q(self, buffer: u32) -> SharedPtr<Barrier> {
-        self.barrier(buffer)
-    }
-
-    #[inline(always)]
-    fn empty_q(self, buffer: u32) -> SharedPtr<Barrier> {
-        self.barrier(BUFFERS + buffer)
-    }
-
-    #[inline(always)]
-    fn full_k(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 * BUFFERS + stage)
-    }
-
-    #[inline(always)]
-    fn empty_k(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 * BUFFERS + stages(D) + stage)
-    }
-
-    #[inline(always)]
-    fn full_v(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 * BUFFERS + 2 * stages(D) + stage)
-    }
-
-    #[inline(always)]
-    fn empty_v(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 * BUFFERS + 3 * stages(D) + stage)
+    fn barriers(self) -> Barriers {
+        Barriers { first: self.0.add(Self::BARRIERS).cast(), stages: stages(D) }
     }
 }
 
@@ -186,28 +157,7 @@ pub unsafe fn attention_hopper<T: Half, const D: u32, const N: u32, const CONSUM
     // registers.
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
     let work = Work { problem: &problem, key_lengths, sinks, consumers: CONSUMERS, parts: CONSUMERS == 3 };
-    if thread::thread_idx_x() == 0 {
-        tma::prefetch_descriptor(q);
-        tma::prefetch_descriptor(k);
-        tma::prefetch_descriptor(v);
-        tma::prefetch_descriptor(o_map);
-        for buffer in 0..BUFFERS {
-            memory.full_q(buffer).init(1);
-            memory.empty_q(buffer).init(CONSUMERS);
-        }
-        for stage in 0..stages(D) {
-            memory.full_k(stage).init(1);
-            memory.full_v(stage).init(1);
-            memory.empty_k(stage).init(CLUSTER * CONSUMERS);
-            memory.empty_v(stage).init(CLUSTER * CONSUMERS);
-        }
-        fence::mbarrier_init();
-    }
-    // The other block's copies and signals land in this block: neither block may start before both have initialised
-    // their barriers. The fence has already released these; a barrier with release semantics would make every thread
-    // wait for all its memory operations.
-    cluster::arrive_relaxed();
-    cluster::wait();
+    memory.barriers().start([q, k, v, o_map], CONSUMERS);
 
     if warpgroup == 0 {
         match CONSUMERS {

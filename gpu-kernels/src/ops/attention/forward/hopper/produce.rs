@@ -63,15 +63,15 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
         let mut key = work::first_key::<N>(span, first);
         let mut tiles = end - first;
         let load_k = |at: Cursor<STAGES>, key: i32| {
-            let (full, empty) = (memory.full_k(at.stage()), memory.empty_k(at.stage()));
+            let (full, empty) = (memory.barriers().full_k(at.stage()), memory.barriers().empty_k(at.stage()));
             k.load::<T, D, N>(memory.k(at.stage()), key, empty, full, at.parity());
         };
         if tiles > 0 {
             load_k(at, key);
         }
         // Queries are loaded last: results are stored through their memory.
-        let (buffer, full) = (wave.stage(), memory.full_q(wave.stage()));
-        memory.empty_q(buffer).wait_parity(wave.parity() ^ 1);
+        let (buffer, full) = (wave.stage(), memory.barriers().full_q(wave.stage()));
+        memory.barriers().empty_q(buffer).wait_parity(wave.parity() ^ 1);
         full.arrive_expect_tx(CONSUMERS * WG_M * D * 2);
         for consumer in 0..CONSUMERS {
             let row = work.first_of(queries, consumer);
@@ -85,7 +85,7 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
             if tiles > 1 {
                 load_k(at.next(), key - N as i32);
             }
-            let (full, empty) = (memory.full_v(at.stage()), memory.empty_v(at.stage()));
+            let (full, empty) = (memory.barriers().full_v(at.stage()), memory.barriers().empty_v(at.stage()));
             v.load::<T, D, N>(memory.v(at.stage()), key, empty, full, at.parity());
             at = at.next();
             key -= N as i32;
@@ -95,12 +95,12 @@ pub(super) unsafe fn produce<T: Half, const D: u32, const N: u32, const CONSUMER
     // The other block's consumers signal barriers in this block's memory, so this block must not end before they have
     // done so.
     for _ in 0..STAGES {
-        memory.empty_k(at.stage()).wait_parity(at.parity() ^ 1);
-        memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);
+        memory.barriers().empty_k(at.stage()).wait_parity(at.parity() ^ 1);
+        memory.barriers().empty_v(at.stage()).wait_parity(at.parity() ^ 1);
         at = at.next();
     }
     for _ in 0..BUFFERS {
-        memory.empty_q(wave.stage()).wait_parity(wave.parity() ^ 1);
+        memory.barriers().empty_q(wave.stage()).wait_parity(wave.parity() ^ 1);
         wave = wave.next();
     }
 }

@@ -5,6 +5,7 @@ use cuda_std::float::Half;
 use cuda_std::math::{self, ex2_approx_ftz, fma};
 use cuda_std::vector::Pack;
 use cuda_std::warp;
+use cuda_std::wgmma::Registers;
 
 use crate::ops::attention::{LOG2_E, Span, limits};
 
@@ -145,5 +146,13 @@ pub(in crate::ops::attention) fn pack<T: Half, const S: usize, const STEPS: usiz
 pub(in crate::ops::attention) fn rescale<const O: usize>(o: &mut [f32; O], factors: [f32; 2]) {
     for i in 0..O {
         o[i] *= factors[i / 2 % 2];
+    }
+}
+
+/// Keeps the weights alive in their registers up to this point, while products read them.
+#[inline(always)]
+pub(in crate::ops::attention) fn pin<const STEPS: usize>(p: &mut [[u32; 4]; STEPS]) {
+    for step in p {
+        step.pin();
     }
 }

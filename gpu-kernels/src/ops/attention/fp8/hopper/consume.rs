@@ -9,7 +9,7 @@ use cuda_std::wgmma::{self, Descriptor, Registers, Swizzle};
 use cuda_std::{cluster, thread, warp};
 
 use super::{BUFFERS, CLUSTER, Memory, PANEL, Scales, WARPGROUP, WG_M};
-use crate::ops::attention::forward::hopper::softmax::{self, Visible, forget};
+use crate::ops::attention::forward::hopper::softmax::{self, Visible, forget, pin};
 use crate::ops::attention::forward::hopper::store::{self, Output, Rows};
 use crate::ops::attention::forward::hopper::work::{self, Cursor, Queries, Work};
 use crate::ops::attention::{self, LIMIT_E4M3, LOG2_E};
@@ -106,7 +106,7 @@ pub(super) unsafe fn consume<
     let mut state =
         State { s: [0.0; S], p: [[0; 4]; STEPS], part: [0.0; PART], o: [0.0; O], factors: [0.0; 2], online };
     let (mut at, mut wave) = (Cursor::<STAGES>(0), Cursor::<{ BUFFERS }>(0));
-    let give_back = |wave| store::give_back(wave, lane, |buffer| memory.empty_q(buffer));
+    let give_back = |wave| store::give_back(wave, lane, |buffer| memory.barriers().empty_q(buffer));
     while let Some(queries) = work.queries(wave.0) {
         // Read from one lane, so that ptxas knows what depends on it to be warp-uniform.
         let span = work.span(warp::shuffle_idx(work.keys(queries.batch), 0));
@@ -126,7 +126,7 @@ pub(super) unsafe fn consume<
         let scale = max_nan(factor * LOG2_E, LEAST_FACTOR);
         let this = Consumer::<D, N, CONSUMERS, STAGES, PART> { memory, index, buffer: wave.stage(), lane, scale };
         state.online = Online::of(attention::start(work.sinks, queries.head), lane);
-        memory.full_q(this.buffer).wait_parity(wave.parity());
+        memory.barriers().full_q(this.buffer).wait_parity(wave.parity());
         state.o = [0.0; O];
         let mut tile = first;
         if mine < mine_end {
@@ -183,10 +183,10 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
     #[inline(always)]
     unsafe fn skip(self, at: Cursor<STAGES>) -> Cursor<STAGES> {
         let memory = self.memory;
-        memory.full_k(at.stage()).wait_parity(at.parity());
-        self.release(memory.empty_k(at.stage()));
-        memory.full_v(at.stage()).wait_parity(at.parity());
-        self.release(memory.empty_v(at.stage()));
+        memory.barriers().full_k(at.stage()).wait_parity(at.parity());
+        self.release(memory.barriers().empty_k(at.stage()));
+        memory.barriers().full_v(at.stage()).wait_parity(at.parity());
+        self.release(memory.barriers().empty_v(at.stage()));
         at.next()
     }
 
@@ -227,11 +227,11 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
     ) where
         [f32; S]: Sums,
     {
-        self.memory.full_k(at.stage()).wait_parity(at.parity());
+        self.memory.barriers().full_k(at.stage()).wait_parity(at.parity());
         wgmma::fence_for(&mut state.s);
         self.scores(&mut state.s, at.stage());
         wgmma::wait_for::<0>(&mut state.s);
-        self.release(self.memory.empty_k(at.stage()));
+        self.release(self.memory.barriers().empty_k(at.stage()));
     }
 
     #[inline(always)]
@@ -261,15 +261,15 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
     {
         let State { s, p, part, o, factors, online } = state;
         let (memory, next) = (self.memory, at.next());
-        memory.full_k(next.stage()).wait_parity(next.parity());
+        memory.barriers().full_k(next.stage()).wait_parity(next.parity());
         pin(p);
         s.pin();
         wgmma::fence_for(part);
         self.scores(s, next.stage());
-        memory.full_v(at.stage()).wait_parity(at.parity());
+        memory.barriers().full_v(at.stage()).wait_parity(at.parity());
         self.values(part, p, at.stage(), 0);
         wgmma::wait_for::<1>(s);
-        self.release(memory.empty_k(next.stage()));
+        self.release(memory.barriers().empty_k(next.stage()));
         mask(s);
         let next_factors = online.renew(s, self.scale);
         wgmma::wait_for::<0>(part);
@@ -286,7 +286,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         online.sum.pin();
         wgmma::wait_for::<0>(part);
         pin(p);
-        self.release(memory.empty_v(at.stage()));
+        self.release(memory.barriers().empty_v(at.stage()));
         add(o, PART, part, *factors);
         *factors = next_factors;
         pack(s, p);
@@ -305,7 +305,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
         [f32; PART]: Sums,
     {
         let State { p, part, o, factors, .. } = state;
-        self.memory.full_v(at.stage()).wait_parity(at.parity());
+        self.memory.barriers().full_v(at.stage()).wait_parity(at.parity());
         pin(p);
         for half in 0..2 {
             wgmma::fence_for(part);
@@ -315,7 +315,7 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32, const STAGES: u32, const 
             add(o, half as usize * PART, part, *factors);
             o.pin();
         }
-        self.release(self.memory.empty_v(at.stage()));
+        self.release(self.memory.barriers().empty_v(at.stage()));
         at.next()
     }
 
@@ -356,13 +356,5 @@ fn pack<const S: usize, const STEPS: usize>(s: &[f32; S], p: &mut [[u32; 4]; STE
 fn add<const O: usize, const PART: usize>(o: &mut [f32; O], first: usize, part: &[f32; PART], factors: [f32; 2]) {
     for i in 0..PART {
         o[first + i] = fma(o[first + i], factors[i / 2 % 2], part[i]);
-    }
-}
-
-/// Keeps the weights alive in their registers up to this point, while products read them.
-#[inline(always)]
-fn pin<const STEPS: usize>(p: &mut [[u32; 4]; STEPS]) {
-    for step in p {
-        step.pin();
     }
 }

@@ -14,14 +14,14 @@ mod produce;
 
 use cuda_std::float::Half;
 use cuda_std::launch::TensorMap;
-use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::{self, SharedPtr};
-use cuda_std::{cluster, f8e4m3, fence, kernel, regs, thread, tma, warp};
+use cuda_std::{f8e4m3, kernel, regs, thread, warp};
 
 use self::consume::consume;
 use self::produce::produce;
 use super::Scales;
 use crate::ops::attention::Problem;
+use crate::ops::attention::forward::hopper::barriers::Barriers;
 use crate::ops::attention::forward::hopper::store::Output;
 use crate::ops::attention::forward::hopper::work::Work;
 use crate::ops::attention::forward::hopper::{BUFFERS, PANEL, WARPGROUP, block_m};
@@ -35,7 +35,7 @@ pub const fn stages(d: u32) -> u32 {
 /// Buffers of queries and of results, which leave through them in 16 bits; the two rings; and barriers: two a buffer and two a stage for each ring.
 pub const fn shared_bytes(d: u32, n: u32, consumers: u32) -> usize {
     let bytes = BUFFERS * 2 * block_m(consumers) * d + 2 * stages(d) * n * d;
-    bytes as usize + (2 * BUFFERS + 4 * stages(d)) as usize * size_of::<Barrier>()
+    bytes as usize + Barriers::bytes(stages(d))
 }
 
 /// Typed views of the block's shared memory.
@@ -68,38 +68,8 @@ impl<const D: u32, const N: u32, const CONSUMERS: u32> Memory<D, N, CONSUMERS> {
     }
 
     #[inline(always)]
-    fn barrier(self, index: u32) -> SharedPtr<Barrier> {
-        self.0.add(Self::BARRIERS).cast::<Barrier>().add(index)
-    }
-
-    #[inline(always)]
-    fn full_q(self, buffer: u32) -> SharedPtr<Barrier> {
-        self.barrier(buffer)
-    }
-
-    #[inline(always)]
-    fn empty_q(self, buffer: u32) -> SharedPtr<Barrier> {
-        self.barrier(BUFFERS + buffer)
-    }
-
-    #[inline(always)]
-    fn full_k(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 * BUFFERS + stage)
-    }
-
-    #[inline(always)]
-    fn empty_k(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 * BUFFERS + stages(D) + stage)
-    }
-
-    #[inline(always)]
-    fn full_v(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 * BUFFERS + 2 * stages(D) + stage)
-    }
-
-    #[inline(always)]
-    fn empty_v(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier(2 * BUFFERS + 3 * stages(D) + stage)
+    fn barriers(self) -> Barriers {
+        Barriers { first: self.0.add(Self::BARRIERS).cast(), stages: stages(D) }
     }
 }
 
@@ -142,28 +112,7 @@ pub unsafe fn attention_fp8_hopper<T: Half, const D: u32, const N: u32, const CO
     let warpgroup = warp::shuffle_idx(thread::thread_idx_x() / WARPGROUP, 0);
     let work = Work { problem: &problem, key_lengths, sinks, consumers: CONSUMERS, parts: false };
     let scales = Scales { of: [q_scales, k_scales, v_scales], steps: [q_step, k_step, v_step] };
-    if thread::thread_idx_x() == 0 {
-        tma::prefetch_descriptor(q);
-        tma::prefetch_descriptor(k);
-        tma::prefetch_descriptor(v);
-        tma::prefetch_descriptor(o_map);
-        for buffer in 0..BUFFERS {
-            memory.full_q(buffer).init(1);
-            memory.empty_q(buffer).init(CONSUMERS);
-        }
-        for stage in 0..stages(D) {
-            memory.full_k(stage).init(1);
-            memory.full_v(stage).init(1);
-            memory.empty_k(stage).init(CLUSTER * CONSUMERS);
-            memory.empty_v(stage).init(CLUSTER * CONSUMERS);
-        }
-        fence::mbarrier_init();
-    }
-    // The other block's copies and signals land in this block: neither block may start before both have initialised
-    // their barriers. The fence has already released these; a barrier with release semantics would make every thread
-    // wait for all its memory operations.
-    cluster::arrive_relaxed();
-    cluster::wait();
+    memory.barriers().start([q, k, v, o_map], CONSUMERS);
 
     if warpgroup == 0 {
         match CONSUMERS {

@@ -49,7 +49,7 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
         let column = prepare::columns(work.problem.k_len) as i32 - span.keys;
         let mut tiles = end - first;
         let load_k = |at: Cursor<STAGES>, key: i32| {
-            let barriers = [memory.full_k(at.stage()), memory.empty_k(at.stage())];
+            let barriers = [memory.barriers().full_k(at.stage()), memory.barriers().empty_k(at.stage())];
             let from = [0, key + rank * (N / CLUSTER) as i32, head, batch];
             load(memory.k(at.stage()), N * D, k, from, barriers, at.parity());
         };
@@ -57,8 +57,8 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
             load_k(at, key);
         }
         // Queries are loaded last: results are stored through their memory.
-        let (buffer, full) = (wave.stage(), memory.full_q(wave.stage()));
-        memory.empty_q(buffer).wait_parity(wave.parity() ^ 1);
+        let (buffer, full) = (wave.stage(), memory.barriers().full_q(wave.stage()));
+        memory.barriers().empty_q(buffer).wait_parity(wave.parity() ^ 1);
         full.arrive_expect_tx(CONSUMERS * WG_M * D);
         for consumer in 0..CONSUMERS {
             let from = [0, work.first_of(queries, consumer), queries.head as i32, batch];
@@ -69,7 +69,7 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
             if tiles > 1 {
                 load_k(at.next(), key - N as i32);
             }
-            let barriers = [memory.full_v(at.stage()), memory.empty_v(at.stage())];
+            let barriers = [memory.barriers().full_v(at.stage()), memory.barriers().empty_v(at.stage())];
             let from = [key + column, rank * (D / CLUSTER) as i32, head, batch];
             load(memory.v(at.stage()), N * D, v, from, barriers, at.parity());
             at = at.next();
@@ -80,12 +80,12 @@ pub(super) unsafe fn produce<const D: u32, const N: u32, const CONSUMERS: u32, c
     // The other block's consumers signal barriers in this block's memory, so this block must not end before they have
     // done so.
     for _ in 0..STAGES {
-        memory.empty_k(at.stage()).wait_parity(at.parity() ^ 1);
-        memory.empty_v(at.stage()).wait_parity(at.parity() ^ 1);
+        memory.barriers().empty_k(at.stage()).wait_parity(at.parity() ^ 1);
+        memory.barriers().empty_v(at.stage()).wait_parity(at.parity() ^ 1);
         at = at.next();
     }
     for _ in 0..BUFFERS {
-        memory.empty_q(wave.stage()).wait_parity(wave.parity() ^ 1);
+        memory.barriers().empty_q(wave.stage()).wait_parity(wave.parity() ^ 1);
         wave = wave.next();
     }
 }
