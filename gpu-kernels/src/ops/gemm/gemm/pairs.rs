@@ -5,17 +5,17 @@
 //!
 //! # Layout
 //! As of [`skinny`](super::skinny). Up to 16, 32, 48 or 64 vectors, `2·R`; missing vectors are filled with zeros by
-//! TMA, which read nothing but take their place and their time in shared memory.
+//! TMA. These read nothing, but take their place in shared memory and their time to be written.
 //!
 //! # Mapping
 //! A pair computes [`ROWS`] rows of the weight by all vectors at a time: its blocks take stages of 64 elements of k in
-//! turn. There are as many pairs as fit on the multiprocessors, one block on each, and each takes such rows in every
-//! wave; the producer goes on to the next ones while the last ones' sums are added and stored. If what is left for the
-//! last wave is enough for half of the pairs, all of them take half as many rows: some 50 GB/s are what a multiprocessor
-//! gets from L2, so that half of them would not reach the memory's bandwidth. In a block, one warp produces, one thread of which issues every copy, and two warpgroups multiply 64 rows each. Warpgroup number r of
-//! block r adds the sums of its rows, which are in its registers, and those of the other block, which that writes to its
-//! shared memory by stores that complete a barrier; then it stores the results. Sums of the two blocks are
-//! added once, so that the result is the same every time.
+//! turn. There are as many pairs as fit on the multiprocessors, one block on each, and they take rows in waves; the
+//! producer goes on to the next wave while the sums of the last one are added and stored. If at most half of the pairs
+//! would have rows in the last wave, each takes half as many, so that twice as many multiprocessors load: one alone
+//! gets some 50 GB/s from L2. In a block, one warp produces, one thread of which issues every copy, and two warpgroups
+//! multiply 64 rows each. Warpgroup r of block r has its own sums in registers; the other block writes those of its
+//! warpgroup r to this block's shared memory, by stores that complete a barrier. It adds both and stores the results.
+//! There is one addition, so that the result is the same every time.
 //!
 //! # Shared memory
 //! Stages of ([`ROWS`] + 2·`R`)·128 bytes: 12 of 18 KiB, 10 of 20, 9 of 22 or 8 of 24; 4 to 16 KiB for
