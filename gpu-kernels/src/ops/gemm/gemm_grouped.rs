@@ -25,7 +25,7 @@
 //! # Cost
 //! 2·m·n·k FLOPs. The last 128 rows of a group take the time of a full tile: if sizes are no multiples of it, on
 //! average 64 rows per group are lost. The walk reads one offset per group and block, from L1 after the first of 32. On
-//! Hopper, the last 64 rows of a group are stored from shared memory by ordinary stores if they are incomplete.
+//! Hopper, the last 16 rows of a group are stored from shared memory by ordinary stores if they are incomplete.
 //!
 //! # Limits
 //! As [`gemm`](super::gemm); ⌈m/128⌉ + groups rows of tiles.
@@ -40,7 +40,7 @@ use cuda_std::{kernel, thread, warp};
 use super::Problem;
 use super::epilogue::Factor;
 use super::groups::{Groups, Offsets, Rows, idle_warps};
-use super::hopper::{self, CLUSTER, Halves, Matrices, Tile, Walk, Wide, at_least_one, place};
+use super::hopper::{self, CLUSTER, Halves, Matrices, TILES, Tile, UNITS, Walk, Wide, at_least_one, place};
 use super::mma::{self, Shared};
 
 /// Rows of groups times a matrix each.
@@ -120,11 +120,17 @@ impl<T: Half> Walk for WithZeros<T> {
     }
 }
 
+/// `store`, which is one of the ways that store whole units of 16 bytes: for code of the others there are no registers.
+#[inline(always)]
+pub(super) fn whole_units(store: u32) -> u32 {
+    if store == UNITS { UNITS } else { TILES }
+}
+
 /// The same on Hopper.
 ///
 /// # Safety
 /// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), `x` K-major, all maps but that of `weight` of one matrix, and `store`
-/// [`TILES`](hopper::TILES); `offsets` as for [`gemm_grouped_mma`].
+/// not [`DIRECT`](hopper::DIRECT); `offsets` as for [`gemm_grouped_mma`].
 #[kernel(
     dtypes(T: half), values(W_MN: false, true), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Wide,
     arch = "sm_90a", no_spills
@@ -142,6 +148,6 @@ pub unsafe fn gemm_grouped_hopper<T: Half, const W_MN: bool>(
 ) {
     let offsets = Offsets { offsets, groups, rows: problem.m };
     let tiles = WithZeros { groups: Groups::new(offsets, problem.n), offsets, y, problem };
-    let of = Matrices { a: x_map, b: weight_map, c_map: y_map, c: y, problem, store };
+    let of = Matrices { a: x_map, b: weight_map, c_map: y_map, c: y, problem, store: whole_units(store) };
     hopper::walk::<Halves<T, false, W_MN>, T, _>(of, Factor::ONE, tiles);
 }

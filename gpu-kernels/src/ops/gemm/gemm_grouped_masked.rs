@@ -36,6 +36,7 @@ use cuda_std::launch::TensorMap;
 
 use super::Problem;
 use super::epilogue::Factor;
+use super::gemm_grouped::whole_units;
 use super::groups::{Counts, Groups, Rows};
 use super::hopper::{self, CLUSTER, Halves, Matrices, Wide};
 use super::mma::{self, Shared};
@@ -70,7 +71,7 @@ pub unsafe fn gemm_grouped_masked_mma<T: Half, const W_MN: bool, const V: usize>
 /// The same on Hopper.
 ///
 /// # Safety
-/// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), `x` K-major and `store` [`TILES`](hopper::TILES); `counts` as for
+/// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), `x` K-major and `store` not [`DIRECT`](hopper::DIRECT); `counts` as for
 /// [`gemm_grouped_masked_mma`].
 #[kernel(
     dtypes(T: half), values(W_MN: false, true), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Wide,
@@ -86,6 +87,6 @@ pub unsafe fn gemm_grouped_masked_hopper<T: Half, const W_MN: bool>(
     counts: *const i32,
 ) {
     let tiles = Groups::new(Counts { counts, groups: problem.batch, rows: problem.m }, problem.n);
-    let of = Matrices { a: x_map, b: weight_map, c_map: y_map, c: y, problem, store };
+    let of = Matrices { a: x_map, b: weight_map, c_map: y_map, c: y, problem, store: whole_units(store) };
     hopper::walk::<Halves<T, false, W_MN>, T, _>(of, Factor::ONE, tiles);
 }

@@ -158,10 +158,15 @@ impl Tiling {
     ) -> Result<Self> {
         let a_map = a.map(stream, a_major, block_m)?;
         let b_map = b.map(stream, b_major, hopper::loaded(block_n, b_major == Major::Mn) / hopper::CLUSTER)?;
-        let store = store(c, sizes);
+        let tiles = tiles([sizes.m, sizes.n], sizes.batch, [block_m, block_n]);
+        let grid = grid(stream, tiles);
+        let is_one_wave = tiles <= (grid / hopper::CLUSTER) as usize;
+        let store = match store(c, sizes) {
+            hopper::TILES if is_one_wave => hopper::UNITS,
+            store => store,
+        };
         // An unused map still has to be a map.
-        let c_map = if store == hopper::DIRECT { a_map } else { map_of_c(stream, c, sizes)? };
-        let grid = grid(stream, tiles([sizes.m, sizes.n], sizes.batch, [block_m, block_n]));
+        let c_map = if store >= hopper::TILES { map_of_c(stream, c, sizes, hopper::WARP_ROWS)? } else { a_map };
         Ok(Self { maps: [a_map, b_map, c_map], store, grid })
     }
 
@@ -178,7 +183,7 @@ impl Tiling {
         let a_map = a.map(stream, Major::K, block_m / hopper::CLUSTER)?;
         let store = store(c, sizes);
         let grid = grid(stream, tiles([sizes.n, sizes.m], sizes.batch, [hopper::BLOCK_M, block_m]));
-        Ok(Self { maps: [b_map, a_map, map_of_c(stream, c, sizes)?], store, grid })
+        Ok(Self { maps: [b_map, a_map, map_of_c(stream, c, sizes, hopper::STORE_M)?], store, grid })
     }
 }
 
@@ -215,10 +220,10 @@ fn store_of(size: usize, alignment: usize, [m, n]: [u64; 2], [product, row]: [u6
     }
 }
 
-/// The tensor map of the box that a consumer stores at a time, for a C that TMA can store.
-fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Problem) -> Result<TensorMap> {
+/// The tensor map of a C that TMA stores `rows` of at a time.
+fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Problem, rows: u32) -> Result<TensorMap> {
     let gk::Problem { m, n, batch, c: [product, row], .. } = *sizes;
-    let boxed = [hopper::slab_columns::<C>(), hopper::STORE_M];
+    let boxed = [hopper::slab_columns::<C>(), rows];
     tile_map::<C>(stream, c.ptr_mut(stream)?.addr(), [n, m, batch].map(u64::from), [row, product], boxed)
 }
 

@@ -10,7 +10,8 @@ use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
     ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, PANEL, STAGE_BYTES, STORE_M, SWAPPED, TALL,
-    TALL_THREADS, THREADS, TILE, TILES, WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
+    TALL_THREADS, THREADS, TILE, TILES, UNITS, WARP_ROWS, WIDTHS, loaded, shared_bytes, slab_columns,
+    tall_shared_bytes,
 };
 
 /// Depth of a stage.
@@ -20,9 +21,9 @@ pub const BLOCK_K: u32 = hopper::depth::<u16>();
 ///
 /// A block's tile has `N` columns. `a_map` loads boxes of `BLOCK_M` × `BLOCK_K` and `b_map` half of `N` × `BLOCK_K`:
 /// K-major boxes whole, MN-major ones in panels, which are halved along k where there are three of them. `c_map` stores
-/// `STORE_M` rows of 128 bytes. All maps have 128-byte swizzle, and their last dimension is the product; loads outside
+/// `WARP_ROWS` rows of 128 bytes. All maps have 128-byte swizzle, and their last dimension is the product; loads outside
 /// a tensor read zero and stores outside are dropped. `store` selects how C is stored, and whether `c_map` is used:
-/// [`DIRECT`], [`TILES`] or [`ADD`].
+/// [`TILES`] and [`ADD`] do, [`DIRECT`] and [`UNITS`] do not.
 ///
 /// # Safety
 /// The maps describe live tensors of the problem's sizes; `c` is valid for reads and writes of its elements. m, n and k are not zero;
@@ -89,8 +90,8 @@ pub unsafe fn gemm_tall<T: Half, C: Element, const A_MN: bool, const B_MN: bool>
 }
 
 /// The same for few rows, as Cᵀ = Bᵀ·Aᵀ: columns of C are the 256 rows of a tile, and rows of C its `N` columns.
-/// `a_map`, `b_map` and `problem` are those of the swapped operands, both K-major; C and `c_map` are those of the
-/// original, untransposed C.
+/// `a_map`, `b_map` and `problem` are those of the swapped operands, both K-major; C and `c_map`, which stores `STORE_M` rows,
+/// are those of the original, untransposed C.
 ///
 /// # Safety
 /// As for [`gemm_hopper`], and `store` is [`TILES`] or [`ADD`].

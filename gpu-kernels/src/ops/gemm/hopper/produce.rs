@@ -10,7 +10,7 @@ use super::{CLUSTER, Cursor, Memory, Operands, PANEL, PANEL_BYTES, STAGE_BYTES, 
 
 const EVERY_BLOCK: u16 = (1 << CLUSTER) - 1;
 
-/// Fills the stages of every tile of this cluster, in order. Run by one thread.
+/// Fills the stages of every tile of this cluster, in order, from `first` on, at which `tiles` is. Run by one thread.
 #[inline(always)]
 pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES: usize, const H: usize>(
     memory: Memory<B, STAGES, H>,
@@ -18,6 +18,7 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
     b: &TensorMap,
     problem: &Problem,
     mut tiles: W,
+    first: Option<Tile>,
 ) {
     const { assert!(!W::TOLD || STAGES < TOLD) };
     let depth = STAGE_BYTES / O::BYTES;
@@ -27,8 +28,8 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
     // A matrix that all products share stays the same for the next product.
     let of_product = |stride: u64, product: u32| if stride == 0 { 0 } else { product as i32 };
     let (mut at, mut number) = (Cursor::default(), 0);
-    while tiles.find() {
-        let Tile { row, column, product, b: matrix, end, k, alone } = tiles.tile();
+    let mut found = first;
+    while let Some(Tile { row, column, product, b: matrix, end, k, alone }) = found {
         let [first, last] = k.unwrap_or([0, problem.k]);
         let column0 = column + if W::TWO_BS || alone { 0 } else { rank * b_columns };
         let (a_product, b_product) = (of_product(problem.a[0], product), of_product(problem.b[0], matrix));
@@ -56,6 +57,7 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
             at.advance(STAGES);
         }
         tiles.advance();
+        found = tiles.find().then(|| tiles.tile());
         number += 1;
     }
     if W::TOLD {

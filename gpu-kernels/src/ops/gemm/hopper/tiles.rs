@@ -2,6 +2,7 @@
 
 use core::num::NonZeroU32;
 
+use cuda_std::vector::Pack;
 use cuda_std::{cluster, thread};
 
 use super::super::Problem;
@@ -67,11 +68,17 @@ pub(in super::super) trait Walk: Copy {
 #[inline(always)]
 pub(in super::super) fn place(index: u32, rows: NonZeroU32, columns: NonZeroU32) -> [u32; 2] {
     let group_tiles = columns.saturating_mul(GROUP_M);
-    let group = index / group_tiles;
+    let group = quotient(index, group_tiles);
     let first = group * GROUP_M.get();
     let height = at_least_one((rows.get() - first).min(GROUP_M.get()));
     let within = index - group * group_tiles.get();
     [first + within % height, within / height]
+}
+
+/// `n` / `d` without a division where that is 0: the first copies of a launch wait for the place of its first tile.
+#[inline(always)]
+fn quotient(n: u32, d: NonZeroU32) -> u32 {
+    if n < d.get() { 0 } else { n / d }
 }
 
 #[inline(always)]
@@ -88,6 +95,15 @@ pub(in super::super) struct Tiles {
     block_m: u32,
     block_n: u32,
     index: u32,
+}
+
+impl Tile {
+    /// The same, for certain computed here: the compiler would compute it where it is used.
+    #[inline(always)]
+    pub(super) fn computed_here(self) -> Self {
+        let Pack([row, column, product, b]) = Pack([self.row, self.column, self.product, self.b]).forget();
+        Self { row, column, product, b, ..self }
+    }
 }
 
 impl Tiles {
@@ -107,7 +123,7 @@ impl Tiles {
     /// Which product it is at.
     #[inline(always)]
     pub(in super::super) fn product(&self) -> u32 {
-        self.index / self.rows.saturating_mul(self.columns)
+        quotient(self.index, self.rows.saturating_mul(self.columns))
     }
 }
 
@@ -121,7 +137,7 @@ impl Walk for Tiles {
     fn tile(&self) -> Tile {
         let Self { rows, columns, block_m, block_n, index, .. } = *self;
         let product = self.product();
-        let [row, column] = place(index % rows.saturating_mul(columns), rows, columns);
+        let [row, column] = place(index - product * (rows.get() * columns.get()), rows, columns);
         let row = (row * CLUSTER + cluster::rank()) * block_m;
         Tile { row, column: column * block_n, product, b: product, end: None, k: None, alone: false }
     }

@@ -2,24 +2,28 @@
 
 mod swapped;
 
+use core::hint::cold_path;
 use core::{array, mem};
 
 use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
-use cuda_std::{fence, math, matrix, thread, tma};
+use cuda_std::{fence, math, matrix, tma, warp};
 
 use super::super::Problem;
 use super::super::epilogue::{Epilogue, Four, Sum};
-use super::{SLAB_BYTES, STORE_M, Tile, WARPGROUP, slab_columns};
+use super::{SLAB_BYTES, STORE_M, Tile, slab_columns};
 
-/// How results are stored, as the host chooses: by ordinary stores.
+/// How results are stored, as the host chooses: one at a time.
 pub const DIRECT: u32 = 0;
-/// By TMA, which needs β = 0 and rows of C at multiples of 16 bytes that hold whole units of 16 bytes.
-pub const TILES: u32 = 1;
+/// In units of 16 bytes, which needs β = 0 and rows of C at multiples of 16 bytes that hold whole units: by ordinary stores.
+/// Blocks with a single tile end without waiting for these.
+pub const UNITS: u32 = 1;
+/// In such units by TMA, which goes on while the next tile is multiplied.
+pub const TILES: u32 = 2;
 /// By TMA, added to what an f32 C holds: β = 1.
-pub const ADD: u32 = 2;
+pub const ADD: u32 = 3;
 
 /// The destination of a consumer's results.
 ///
@@ -37,6 +41,8 @@ pub(in super::super) struct Output<'a, C, E> {
     pub(in super::super) barrier: u32,
 }
 
+/// Rows of a consumer's sums that a warp has, and stores by TMA at a time.
+pub const WARP_ROWS: u32 = 16;
 /// Columns whose reads are under way while the ones before are computed.
 const AHEAD: u32 = 64;
 /// Pairs of columns of a thread among them.
@@ -97,10 +103,10 @@ impl<C: Element, E: Epilogue> Output<'_, C, E> {
         Part { output: self, lane, m0, n0, product, end, rows, row, column, ahead }
     }
 
-    /// Waits until the stores have read shared memory, which is released when the block ends.
+    /// Waits until TMA has read shared memory, which is released when the block ends.
     #[inline(always)]
     pub(in super::super) unsafe fn finish(&self, lane: u32) {
-        if lane == 0 {
+        if lane % 32 == 0 {
             tma::wait_group_read::<0>();
         }
     }
@@ -122,17 +128,12 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         columns < Self::width(sums)
     }
 
-    /// Whether a tile cannot simply continue the alternation of the two buffers: because the number of slabs is odd, or
-    /// because TMA does not store the last one.
-    const fn begins_anew(sums: usize) -> bool {
-        !Self::width(sums).is_multiple_of(2 * slab_columns::<C>())
-    }
-
     /// Stores it.
     #[inline(always)]
     pub(in super::super) unsafe fn store<S: Sum, const R: usize>(self, acc: &mut [S; R]) {
         let factor = self.output.epilogue.factor();
         if factor != 1.0 {
+            cold_path();
             let mut i = 0;
             while i < R {
                 acc[i] = acc[i].times(factor);
@@ -140,13 +141,10 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             }
         }
         let Output { problem: Problem { beta, .. }, store, .. } = *self.output;
-        if !E::SWAPPED && self.end.is_none() && store == DIRECT && beta != 0.0 {
-            four_times!(|block| {
-                if block < Self::blocks(R) {
-                    self.store_direct(acc, block as u32 * AHEAD);
-                }
-            });
-        } else {
+        // What is rare is last here, so that it does not lie between what is frequent: in a short kernel, jumps to instructions
+        // that have not been read yet take longer than these.
+        let reads_c = !E::SWAPPED & (store == DIRECT) & (beta != 0.0);
+        if !reads_c {
             let mut ahead = self.ahead;
             four_times!(|block| {
                 if block < Self::blocks(R) {
@@ -162,6 +160,13 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                     } else {
                         self.store_tiles(acc, columns, read);
                     }
+                }
+            });
+        } else {
+            cold_path();
+            four_times!(|block| {
+                if block < Self::blocks(R) {
+                    self.store_direct(acc, block as u32 * AHEAD);
                 }
             });
         }
@@ -193,57 +198,55 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         self.output.epilogue.apply(self.rows, self.column + columns, read, all)
     }
 
-    /// Columns from `columns` on, through two swizzled buffers of 128 bytes per row.
+    /// Columns from `columns` on, through the warp's 16 rows of 128 bytes of the two swizzled buffers in turn.
     #[inline(always)]
     unsafe fn store_tiles<S: Sum, const R: usize>(&self, acc: &[S; R], columns: u32, read: [E::Read; PAIRS]) {
-        let Output { map, store, slabs, barrier, .. } = *self.output;
+        let Output { map, store, slabs, .. } = *self.output;
+        let (is_direct, by_tma) = (store == DIRECT, store >= TILES);
         let mut slab = 0;
         // The last columns of a tile may be fewer slabs.
         while slab < AHEAD / slab_columns::<C>() && columns + slab * slab_columns::<C>() < Self::width(R) {
             let column = slab * slab_columns::<C>();
-            let buffer = slabs[((columns + column) / slab_columns::<C>()) as usize % 2];
-            let is_rest = columns + column + slab_columns::<C>() > Self::width(R);
-            // The store that last read this buffer was issued two slabs ago, or, where a tile has an odd number of
-            // slabs, before this tile: then the first slab waits for both buffers.
-            let (first, second) = (columns + column == 0, columns + column == slab_columns::<C>());
-            if !Self::begins_anew(R) || !second {
-                if self.lane == 0 {
-                    if Self::begins_anew(R) && first {
-                        tma::wait_group_read::<0>();
-                    } else {
-                        tma::wait_group_read::<1>();
-                    }
+            let number = (columns + column) / slab_columns::<C>();
+            let buffer = slabs[number as usize % 2];
+            // TMA has to have read what the buffer held: the previous tile's last sums, or those of two slabs ago.
+            if by_tma & (number != 1) & (self.lane % 32 == 0) {
+                if number == 0 {
+                    tma::wait_group_read::<0>();
+                } else {
+                    tma::wait_group_read::<1>();
                 }
-                thread::named_barrier::sync(barrier, WARPGROUP);
             }
+            warp::sync(u32::MAX);
             if size_of::<C>() == 2 {
                 self.write_half(buffer.cast(), acc, columns, read);
             } else {
                 self.write_f32(buffer.cast(), acc, columns, column, read);
             }
-            if !is_rest {
+            if by_tma {
                 fence::proxy_async_shared();
             }
-            thread::named_barrier::sync(barrier, WARPGROUP);
-            if let Some(end) = self.end
-                && self.m0 + STORE_M > end
-            {
-                self.copy_rows::<R>(buffer.cast(), columns + column, end);
-            } else if store == DIRECT {
-                self.copy_elements::<R>(buffer.cast(), columns + column);
-            } else if is_rest {
-                self.copy_rows::<R>(buffer.cast(), columns + column, self.output.problem.m);
-            } else if self.lane == 0 {
-                let to = [(self.n0 + columns + column) as i32, self.m0 as i32, self.product as i32];
-                if size_of::<C>() == 4 && store == ADD {
-                    tma::add_3d(map, to, buffer);
-                } else {
-                    tma::store_3d(map, to, buffer);
+            warp::sync(u32::MAX);
+            // TMA would store what is behind the tile's columns, or behind the end of its rows.
+            let row = self.lane / 32 * WARP_ROWS;
+            let is_rest = columns + column + slab_columns::<C>() > Self::width(R);
+            let ends = self.end.is_some_and(|end| self.m0 + row + WARP_ROWS > end);
+            if !is_direct & !(by_tma & !is_rest & !ends) {
+                self.copy_units::<R>(buffer.cast(), columns + column);
+            } else if !is_direct {
+                if self.lane % 32 == 0 {
+                    let to = [(self.n0 + columns + column) as i32, (self.m0 + row) as i32, self.product as i32];
+                    let from = buffer.add(row * 128);
+                    if size_of::<C>() == 4 && store == ADD {
+                        tma::add_3d(map, to, from);
+                    } else {
+                        tma::store_3d(map, to, from);
+                    }
+                    tma::commit_group();
                 }
-            }
-            // One group per slab, even if empty: the wait above counts groups.
-            if self.lane == 0 && !is_rest {
-                tma::commit_group();
+            } else {
+                cold_path();
+                self.copy_elements::<R>(buffer.cast(), columns + column);
             }
             slab += 1;
         }
@@ -255,59 +258,71 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         self.output.problem.n.min(self.n0 + Self::width(R))
     }
 
-    /// Copies the part of a slab that is before row `end` and in the tile's part, where TMA would store the rest too,
-    /// to the columns from `columns` on.
+    /// Copies the warp's rows of a slab, 16 bytes per lane, to the columns from `columns` on.
     #[inline(always)]
-    unsafe fn copy_rows<const R: usize>(&self, buffer: SharedPtr<C>, columns: u32, end: u32) {
-        let Output { c, problem: Problem { c: [c_product, ldc], .. }, .. } = *self.output;
-        let n = self.last_column::<R>();
-        let c = c.add((u64::from(self.product) * c_product) as usize);
-        let (chunk, chunks) = (16 / size_of::<C>() as u32, 8);
-        let column = self.n0 + columns + self.lane % chunks * chunk;
-        let mut row = self.lane / chunks;
-        while row < STORE_M {
-            if self.m0 + row < end && column < n {
-                let from = buffer.add((row * chunks + ((self.lane % chunks) ^ (row % 8))) * chunk);
-                let to = c.add((u64::from(self.m0 + row) * ldc + u64::from(column)) as usize);
-                Pack::<u32, 4>::load(from.as_ptr().cast()).store(to.cast());
-            }
-            row += WARPGROUP / chunks;
+    unsafe fn copy_units<const R: usize>(&self, buffer: SharedPtr<C>, columns: u32) {
+        /// Units of 16 bytes in a row, of which each lane copies one, and rows that a warp copies at a time.
+        const ACROSS: u32 = 8;
+        const ROWS: u32 = 32 / ACROSS;
+        let Output { c, problem: Problem { c: [c_product, ldc], m, .. }, .. } = *self.output;
+        let (n, end) = (self.last_column::<R>(), self.end.unwrap_or(m));
+        // Values that derive from the lane are computed here: no registers could keep them during the products.
+        let Pack([lane, ..]) = Pack([self.lane, 0, 0, 0]).forget();
+        let (first, at) = (lane / 32 * WARP_ROWS + lane % 32 / ACROSS, lane % ACROSS);
+        let elements = 16 / size_of::<C>() as u32;
+        let (row, column) = (self.m0 + first, self.n0 + columns + at * elements);
+        if column >= n {
+            return;
         }
+        let to =
+            c.wrapping_add((u64::from(self.product) * c_product + u64::from(row) * ldc + u64::from(column)) as usize);
+        let load = |row: u32| {
+            let unit = row * ACROSS + (at ^ (row % 8));
+            Pack::<u32, 4>::load(buffer.add(unit * elements).as_ptr().cast())
+        };
+        let units = [load(first), load(first + ROWS), load(first + 2 * ROWS), load(first + 3 * ROWS)];
+        four_times!(|i| {
+            let ahead = i as u32 * ROWS;
+            if row + ahead < end {
+                units[i].store(to.wrapping_add((u64::from(ahead) * ldc) as usize).cast());
+            }
+        });
     }
 
-    /// Copies a slab, a row at a time, to the columns from `columns` on of a C whose rows may start anywhere.
+    /// Copies the warp's rows of a slab, one element per lane, to the columns from `columns` on of a C whose rows may start
+    /// anywhere.
     #[inline(always)]
     unsafe fn copy_elements<const R: usize>(&self, buffer: SharedPtr<C>, columns: u32) {
-        /// Rows of a warp under way at a time.
+        /// Rows under way at a time.
         const ROWS: usize = 4;
         let Output { c, problem: Problem { c: [c_product, ldc], m, .. }, .. } = *self.output;
         let n = self.last_column::<R>();
         let c = c.wrapping_add((u64::from(self.product) * c_product) as usize);
         let (width, chunk) = (slab_columns::<C>(), 16 / size_of::<C>() as u32);
-        // Values that derive from the lane are computed here: no registers could keep them during the products.
-        let Pack([lane, ..]) = Pack([self.lane, 0, 0, 0]).forget();
+        // Values that derive from the lane are computed here: no registers could keep them during the products. And a loop whose
+        // end is not known is not unrolled.
+        let Pack([lane, rows, ..]) = Pack([self.lane, WARP_ROWS, 0, 0]).forget();
         let (warp, lane) = (lane / 32, lane % 32);
-        let mut first = warp * 16;
-        while first < warp * 16 + 16 {
-            let mut part = 0;
-            while part < width / 32 {
-                let column = part * 32 + lane;
-                let values: [C; ROWS] = array::from_fn(|i| {
-                    let row = first + i as u32;
-                    buffer.add(row * width + ((column / chunk) ^ (row % 8)) * chunk + column % chunk).read()
-                });
-                let (row, column) = (self.m0 + first, self.n0 + columns + column);
-                let to = c.wrapping_add((u64::from(row) * ldc + u64::from(column)) as usize);
-                let mut i = 0;
-                while i < ROWS {
-                    if row + (i as u32) < m && column < n {
-                        *to.wrapping_add(i * ldc as usize) = values[i];
-                    }
-                    i += 1;
+        let (mut row, end) = (warp * WARP_ROWS, warp * WARP_ROWS + rows);
+        let mut column = lane;
+        while row < end {
+            let values: [C; ROWS] = array::from_fn(|i| {
+                let row = row + i as u32;
+                buffer.add(row * width + ((column / chunk) ^ (row % 8)) * chunk + column % chunk).read()
+            });
+            let (row0, column0) = (self.m0 + row, self.n0 + columns + column);
+            let to = c.wrapping_add((u64::from(row0) * ldc + u64::from(column0)) as usize);
+            let mut i = 0;
+            while i < ROWS {
+                if row0 + (i as u32) < m && column0 < n {
+                    *to.wrapping_add(i * ldc as usize) = values[i];
                 }
-                part += 1;
+                i += 1;
             }
-            first += ROWS as u32;
+            // The next 32 columns of a slab of 64, or the next rows.
+            let is_last = column + 32 >= width;
+            column = if is_last { lane } else { column + 32 };
+            row += if is_last { ROWS as u32 } else { 0 };
         }
     }
 
