@@ -100,7 +100,9 @@ struct Inner {
     backend: Box<dyn Backend>,
     archs: &'static [Arch],
     images: RwLock<Vec<&'static [KernelImage]>>,
-    functions: RwLock<HashMap<(&'static str, &'static str), Loaded>>,
+    functions: RwLock<HashMap<Name, Loaded>>,
+    /// Held by who loads a kernel.
+    turns: Mutex<HashMap<Name, Arc<Mutex<()>>>>,
     queues: Mutex<Queues>,
     recent: Recent,
     tuned: tuned::Loaded,
@@ -109,6 +111,9 @@ struct Inner {
     /// Dropped last: others may open the device from then on.
     _open: Option<Open>,
 }
+
+/// A kernel's module and symbol.
+type Name = (&'static str, &'static str);
 
 /// A loaded kernel.
 #[derive(Debug, Clone, Copy)]
@@ -124,6 +129,7 @@ impl Device {
             archs: Arch::of_device(info.compute_capability),
             images: RwLock::default(),
             functions: RwLock::default(),
+            turns: Mutex::default(),
             queues: Mutex::default(),
             recent: Recent::default(),
             tuned: tuned::Loaded::default(),
@@ -285,13 +291,15 @@ impl Device {
     pub(crate) fn function(&self, spec: &KernelSpec) -> Result<Loaded> {
         let name = (spec.module, spec.symbol);
         let functions = &self.0.functions;
-        if let Some(&loaded) = functions.read().unwrap_or_else(PoisonError::into_inner).get(&name) {
+        let known = || functions.read().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
+        if let Some(loaded) = known() {
             // Two declarations can claim one name.
             return spec.check(loaded.image).map(|()| loaded);
         }
-        // Held while loading, so that a kernel is compiled once.
-        let mut functions = functions.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&loaded) = functions.get(&name) {
+        // A kernel is compiled once, while others are compiled and launched.
+        let turn = lock(&self.0.turns).entry(name).or_default().clone();
+        let _turn = lock(&turn);
+        if let Some(loaded) = known() {
             return spec.check(loaded.image).map(|()| loaded);
         }
         let sets = self.0.images.read().unwrap_or_else(PoisonError::into_inner);
@@ -306,7 +314,8 @@ impl Device {
         }
         let function = self.call(|b| b.load(image))?;
         let loaded = Loaded { function, image };
-        functions.insert(name, loaded);
+        functions.write().unwrap_or_else(PoisonError::into_inner).insert(name, loaded);
+        lock(&self.0.turns).remove(&name);
         Ok(loaded)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::{CudaError, CudaResult, ErrorCode};
 use crate::function::Function;
-use crate::sys::{CUmodule, Handle};
+use crate::sys::{CUmodule, Handle, driver};
 
 const ERROR_LOG_BUFFER: u32 = 5;
 const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
@@ -23,14 +23,16 @@ pub struct Module(Arc<Loaded>);
 #[derive(Debug)]
 pub(crate) struct Loaded {
     raw: Handle,
+    /// The library that the module is of, with drivers that have libraries.
+    library: Option<Handle>,
     context: Context,
 }
 
 impl Module {
-    /// Compiles PTX for the device of the current context. The driver caches compiled code, also on disk.
+    /// Compiles PTX for the device of the current context. The driver caches compiled code, also on disk. With drivers from CUDA 12 on,
+    /// several threads compile at the same time; older ones let them wait for each other.
     pub fn from_ptx(ptx: impl AsRef<str>, options: &[ModuleJitOption]) -> Result<Self, JitError> {
-        const FUNCTION: &str = "cuModuleLoadDataEx";
-        let ptx = CString::new(ptx.as_ref()).map_err(|_| CudaError::new(FUNCTION, ErrorCode::INVALID_PTX))?;
+        let ptx = CString::new(ptx.as_ref()).map_err(|_| CudaError::new(loader(), ErrorCode::INVALID_PTX))?;
         // SAFETY: the image is a C string.
         unsafe { Self::load(ptx.as_ptr().cast(), options) }
     }
@@ -54,13 +56,31 @@ impl Module {
             [(ERROR_LOG_BUFFER, log.as_mut_ptr().cast()), (ERROR_LOG_BUFFER_SIZE_BYTES, LOG_BYTES as *mut c_void)];
         let all = options.iter().map(|option| option.to_raw()).chain(logging);
         let (mut keys, mut values): (Vec<u32>, Vec<*mut c_void>) = all.unzip();
-        let mut raw = null_mut();
         let count = keys.len() as u32;
-        // SAFETY: the image is the caller's promise; each option's value is of the documented kind, the log lives past the call.
-        let loaded =
-            unsafe { call!(cuModuleLoadDataEx(&mut raw, image, count, keys.as_mut_ptr(), values.as_mut_ptr())) };
+        let (keys, values) = (keys.as_mut_ptr(), values.as_mut_ptr());
+        let (mut library, mut raw) = (null_mut(), null_mut());
+        // SAFETY: the image is the caller's promise; each option's value is of the documented kind, the log lives past the calls,
+        // the second of which may compile as well.
+        let loaded = unsafe {
+            if has_libraries() {
+                let none = null_mut();
+                call!(cuLibraryLoadData(&mut library, image, keys, values, count, none, none.cast(), 0)).and_then(
+                    |()| {
+                        call!(cuLibraryGetModule(&mut raw, library)).inspect_err(|_| {
+                            // What it says of a library that has just been loaded would hide the error.
+                            let _ = call!(cuLibraryUnload(library));
+                        })
+                    },
+                )
+            } else {
+                call!(cuModuleLoadDataEx(&mut raw, image, count, keys, values))
+            }
+        };
         match loaded {
-            Ok(()) => Ok(Self(Arc::new(Loaded { raw: Handle(raw), context }))),
+            Ok(()) => {
+                let library = (!library.is_null()).then_some(Handle(library));
+                Ok(Self(Arc::new(Loaded { raw: Handle(raw), library, context })))
+            }
             Err(error) => {
                 let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
                 Err(JitError { error, log: String::from_utf8_lossy(&log[..end]).trim().to_owned() })
@@ -92,9 +112,24 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours, and is not used again; neither are its functions, which held on to it.
-        self.context.end(|| unsafe { call!(cuModuleUnload(self.as_raw())) });
+        // SAFETY: the handles are ours, and are not used again; neither are its functions, which held on to them.
+        self.context.end(|| unsafe {
+            match &self.library {
+                Some(library) => call!(cuLibraryUnload(library.0)),
+                None => call!(cuModuleUnload(self.as_raw())),
+            }
+        });
     }
+}
+
+/// Whether the driver has libraries, as from CUDA 12 on: these are compiled without the lock of the context.
+fn has_libraries() -> bool {
+    driver().is_ok_and(|driver| driver.cuLibraryLoadData.is_some() && driver.cuLibraryGetModule.is_some())
+}
+
+/// The driver's function that compiles.
+fn loader() -> &'static str {
+    if has_libraries() { "cuLibraryLoadData" } else { "cuModuleLoadDataEx" }
 }
 
 /// Options for the compilation of a module.

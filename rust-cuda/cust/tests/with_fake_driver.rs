@@ -211,6 +211,36 @@ fn modules() {
 }
 
 #[test]
+fn a_driver_with_libraries() {
+    let Some(driver) = fake_driver_with_libraries() else { return };
+    let settings = [(cust::sys::LIBRARY_VARIABLE, driver.to_str().unwrap())];
+    with_driver("a_driver_with_libraries", &settings, || {
+        let context = cust::quick_init().unwrap();
+        calls();
+        let module = Module::from_ptx(ADD_ONE, &[ModuleJitOption::OptLevel(OptLevel::O2)]).unwrap();
+        assert_eq!(calls(), ["load library [(7, 0x2)]", "module of library"]);
+        let function = module.get_function("fake_add_one").unwrap();
+        assert_eq!(function.get_attribute(FunctionAttribute::NumRegisters), Ok(40));
+        drop((module, function));
+        assert_eq!(calls(), ["unload library"]);
+
+        let error = Module::from_ptx(".version 7.8 nothing", &[]).unwrap_err();
+        assert_eq!(error.to_string(), "cuLibraryLoadData: CUDA_ERROR_INVALID_PTX (218): ptxas fatal: no entry");
+        assert_eq!(
+            Module::from_ptx("\0", &[]).unwrap_err().error().to_string(),
+            "cuLibraryLoadData: CUDA_ERROR_INVALID_PTX (218)"
+        );
+        calls();
+        // Compiled only for a context.
+        let error = Module::from_ptx(".entry .code lazy", &[]).unwrap_err();
+        assert_eq!(error.to_string(), "cuLibraryGetModule: CUDA_ERROR_INVALID_PTX (218)");
+        assert_eq!(calls(), ["load library", "module of library", "unload library"]);
+        drop(context);
+        assert_eq!(handles(), 0);
+    });
+}
+
+#[test]
 fn a_newer_and_an_older_driver() {
     with_driver("a_newer_and_an_older_driver", &[], || {
         let _context = cust::quick_init().unwrap();

@@ -6,8 +6,8 @@ use std::fmt;
 use libloading::Library;
 
 use super::{
-    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUlaunchConfig, CUmemPoolProps,
-    CUmemoryPool, CUmodule, CUresult, CUstream,
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUlaunchConfig, CUlibrary,
+    CUmemPoolProps, CUmemoryPool, CUmodule, CUresult, CUstream,
 };
 
 macro_rules! functions {
@@ -110,6 +110,12 @@ functions! {
     cuGraphUpload(exec: CUgraphExec, stream: CUstream);
     cuGraphLaunch(exec: CUgraphExec, stream: CUstream);
 
+    cuLibraryLoadData(
+        library: *mut CUlibrary, code: *const c_void, options: *mut c_uint, values: *mut *mut c_void, count: c_uint,
+        library_options: *mut c_uint, library_values: *mut *mut c_void, library_count: c_uint
+    );
+    cuLibraryGetModule(module: *mut CUmodule, library: CUlibrary);
+    cuLibraryUnload(library: CUlibrary);
     cuModuleLoadDataEx(module: *mut CUmodule, image: *const c_void, count: c_uint, options: *mut c_uint, values: *mut *mut c_void);
     cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
     cuModuleUnload(module: CUmodule);

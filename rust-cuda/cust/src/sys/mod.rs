@@ -21,6 +21,8 @@ pub type CUdevice = c_int;
 pub type CUdeviceptr = u64;
 /// Context handle.
 pub type CUcontext = *mut c_void;
+/// Library handle.
+pub type CUlibrary = *mut c_void;
 /// Module handle.
 pub type CUmodule = *mut c_void;
 /// Kernel handle.

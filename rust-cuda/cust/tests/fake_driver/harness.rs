@@ -10,7 +10,13 @@ const CHILD: &str = "WARPSMITH_FAKE_CHILD";
 /// Compiles the fake driver once; `None`, with a line, where there is no compiler.
 fn fake_driver() -> Option<&'static Path> {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PATH.get_or_init(|| compile(Path::new(crate::FAKE_DRIVER), "libcuda-fake.so")).as_deref()
+    PATH.get_or_init(|| compile(Path::new(crate::FAKE_DRIVER), "libcuda-fake.so", &[])).as_deref()
+}
+
+/// The same as a driver that has libraries.
+#[allow(dead_code, reason = "not every crate's tests need it")]
+pub(crate) fn fake_driver_with_libraries() -> Option<PathBuf> {
+    compile(Path::new(crate::FAKE_DRIVER), "libcuda-fake-12.so", &["--cfg", "libraries"])
 }
 
 /// Compiles the fake CUPTI beside the fake driver; the folder that it is in.
@@ -18,11 +24,11 @@ fn fake_driver() -> Option<&'static Path> {
 pub(crate) fn fake_cupti() -> Option<PathBuf> {
     static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
     let source = Path::new(crate::FAKE_DRIVER).with_file_name("libcupti.rs");
-    let library = PATH.get_or_init(|| compile(&source, "libcupti.so.13")).as_deref()?;
+    let library = PATH.get_or_init(|| compile(&source, "libcupti.so.13", &[])).as_deref()?;
     library.parent().map(Path::to_owned)
 }
 
-fn compile(source: &Path, name: &str) -> Option<PathBuf> {
+fn compile(source: &Path, name: &str, options: &[&str]) -> Option<PathBuf> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
     let library = folder.join(name);
@@ -34,6 +40,7 @@ fn compile(source: &Path, name: &str) -> Option<PathBuf> {
     let output = Command::new(rustc)
         .args(["--edition", "2024", "-A", "warnings", "-o"])
         .args([&fresh, &source])
+        .args(options)
         .output()
         .inspect_err(|error| eprintln!("skipped: rustc cannot be run: {error}"))
         .ok()?;

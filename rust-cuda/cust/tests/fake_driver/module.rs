@@ -69,14 +69,15 @@ unsafe fn launch(function: Handle, config: &Config, params: *const Handle) -> u3
     }
 }
 
-api! {
-    fn cuModuleLoadDataEx(
-        module: *mut Handle, image: *const c_char, count: u32, options: *const i32, values: *const Handle
-    ) {
+/// Loads PTX as a module or a library, which is what `what` says to the log.
+unsafe fn load(
+    what: &str, loaded: *mut Handle, image: *const c_char, count: u32, options: *const i32, values: *const Handle
+) -> u32 {
+    unsafe {
         let ptx = CStr::from_ptr(image).to_string_lossy().into_owned();
         let mut options = (0..count as usize).map(|i| (*options.add(i), *values.add(i)));
         let plain: Vec<_> = options.clone().filter(|(key, _)| ![5, 6].contains(key)).collect();
-        log(if plain.is_empty() { "load".into() } else { format!("load {plain:?}") });
+        log(if plain.is_empty() { what.into() } else { format!("{what} {plain:?}") });
         if ptx.contains(".version 99") { return UNSUPPORTED_PTX_VERSION; }
         if ptx.contains(".code 4242") { return 4242; }
         if ptx.contains(".code 4343") { return 4343; }
@@ -88,8 +89,39 @@ api! {
             return INVALID_PTX;
         }
         let code = state();
-        if code == 0 { *module = handle(&ptx); }
+        if code == 0 { *loaded = handle(&ptx); }
         code
+    }
+}
+
+/// What drivers have from CUDA 12 on.
+#[cfg(libraries)]
+api! {
+    fn cuLibraryLoadData(
+        library: *mut Handle, code: *const c_char, options: *const i32, values: *const Handle, count: u32,
+        _library_options: *const i32, _library_values: *const Handle, _library_count: u32
+    ) {
+        load("load library", library, code, count, options, values)
+    }
+    fn cuLibraryGetModule(module: *mut Handle, library: Handle) {
+        let ptx = name(library);
+        log("module of library");
+        if ptx.contains(".code lazy") { return INVALID_PTX; }
+        let code = state_with(&[library]);
+        if code == 0 { *module = handle_in(&ptx, library); }
+        code
+    }
+    fn cuLibraryUnload(library: Handle) {
+        log("unload library");
+        forget(library)
+    }
+}
+
+api! {
+    fn cuModuleLoadDataEx(
+        module: *mut Handle, image: *const c_char, count: u32, options: *const i32, values: *const Handle
+    ) {
+        load("load", module, image, count, options, values)
     }
     fn cuModuleGetFunction(function: *mut Handle, module: Handle, symbol: *const c_char) {
         let symbol = CStr::from_ptr(symbol).to_str().unwrap();

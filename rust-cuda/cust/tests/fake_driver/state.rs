@@ -122,7 +122,9 @@ pub fn rename(handle: Handle, name: String) {
 /// Ends a handle, and what it is the module of.
 pub fn forget(handle: Handle) -> u32 {
     let mut names = NAMES.lock().unwrap();
-    names.retain(|_, named| named.module != handle);
+    let ended: Vec<_> = names.iter().filter(|(_, named)| named.module == handle).map(|(id, _)| *id as Handle).collect();
+    // A library's module has functions in turn.
+    names.retain(|id, named| named.module != handle && !ended.contains(&named.module));
     match (state(), names.remove(&(handle as usize))) {
         (0, None) => INVALID_HANDLE,
         (code, _) => code,
