@@ -156,9 +156,7 @@ unsafe fn run<T: Half, C: Element, const R: usize>(
         if is_producer {
             let (turn, mut at) = (Turn::of::<PAIR>(steps), Cursor::default());
             for rows in waves {
-                for i in 0..steps {
-                    memory.ring().load([weight, vectors], rows, rank + turn.step(i) * PAIR, &mut at);
-                }
+                memory.ring().fill::<PAIR>([weight, vectors], rows, rank, turn, &mut at);
             }
         }
         cluster::wait();

@@ -96,7 +96,7 @@ impl Sizes {
 /// at the same time, from the few slices of L2 that hold them.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
-    pub(super) steps: u32,
+    steps: u32,
     first: u32,
 }
 
@@ -167,9 +167,24 @@ impl<const R: usize> Ring<R> {
         }
     }
 
-    /// Loads the stage of this step along k for these rows. Run by one thread.
+    /// Loads the stages of all steps of block `rank` of a cluster of `SHARE` for these rows. Run by one thread.
     #[inline(always)]
-    pub(super) unsafe fn load(self, maps: [&TensorMap; 2], rows: Rows, step: u32, at: &mut Cursor) {
+    pub(super) unsafe fn fill<const SHARE: u32>(
+        self,
+        maps: [&TensorMap; 2],
+        rows: Rows,
+        rank: u32,
+        turn: Turn,
+        at: &mut Cursor,
+    ) {
+        for i in 0..turn.steps {
+            self.load(maps, rows, rank + turn.step(i) * SHARE, at);
+        }
+    }
+
+    /// Loads the stage of this step along k.
+    #[inline(always)]
+    unsafe fn load(self, maps: [&TensorMap; 2], rows: Rows, step: u32, at: &mut Cursor) {
         // A fresh barrier counts as having completed the phase before its first, so the first round does not wait.
         self.empty(at.stage).wait_parity(at.parity ^ 1);
         let full = self.full(at.stage);

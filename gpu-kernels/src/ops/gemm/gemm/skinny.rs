@@ -161,10 +161,8 @@ unsafe fn run<T: Half, C: Element, const BLOCKS: u32, const R: usize>(
     let mut sums = [0.0; R];
     if warpgroup == CONSUMERS {
         if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
-            let (turn, mut at) = (Turn::of::<SHARE>(steps), Cursor::default());
-            for i in 0..steps {
-                memory.ring().load([weight, vectors], rows, rank + turn.step(i) * SHARE, &mut at);
-            }
+            let turn = Turn::of::<SHARE>(steps);
+            memory.ring().fill::<SHARE>([weight, vectors], rows, rank, turn, &mut Cursor::default());
         }
     } else {
         memory.ring().multiply::<T>(warpgroup, steps, &mut Cursor::default(), &mut sums);
