@@ -57,8 +57,8 @@ pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -
 }
 
 /// The same for products over this k. Tiles of 96 and 144 columns are taken only if they make one wave over a long k: on an
-/// H200 1216³ takes 12.9 µs with 96 and 12.5 with 128, 1440³ 16.1 with 144 and 15.7 with 160, but 1536³ 15.7 and 16.4, and
-/// 1024 × 1152 × 4096 21.2 with 96 and 25.4 with 128.
+/// H200 1216³ takes 12.4 µs with 96 and 12.2 with 128, 1440³ 15.0 to 16.0 with 144 and 15.4 to 15.7 with 160, but 1536³ 15.7
+/// and 16.4, and 1024 × 1152 × 4096 21.2 with 96 and 25.4 with 128.
 pub(crate) fn columns_over(multiprocessors: u32, sizes: [usize; 3], k: usize, widths: &[u32]) -> u32 {
     let is_one_wave = |width: u32| waves(multiprocessors, sizes, [BLOCK_M, width]) == 1;
     let pays = |width: &u32| ![96, 144].contains(width) || k >= 1536 && is_one_wave(*width);
