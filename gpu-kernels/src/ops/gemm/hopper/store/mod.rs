@@ -106,7 +106,7 @@ impl<C: Element, E: Epilogue> Output<'_, C, E> {
     /// Waits until TMA has read shared memory, which is released when the block ends.
     #[inline(always)]
     pub(in super::super) unsafe fn finish(&self, lane: u32) {
-        if lane % 32 == 0 {
+        if lane.is_multiple_of(32) {
             tma::wait_group_read::<0>();
         }
     }
@@ -210,7 +210,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             let number = (columns + column) / slab_columns::<C>();
             let buffer = slabs[number as usize % 2];
             // TMA has to have read what the buffer held: the previous tile's last sums, or those of two slabs ago.
-            if by_tma & (number != 1) & (self.lane % 32 == 0) {
+            if by_tma & (number != 1) & self.lane.is_multiple_of(32) {
                 if number == 0 {
                     tma::wait_group_read::<0>();
                 } else {
@@ -234,7 +234,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             if !is_direct & !(by_tma & !is_rest & !ends) {
                 self.copy_units::<R>(buffer.cast(), columns + column);
             } else if !is_direct {
-                if self.lane % 32 == 0 {
+                if self.lane.is_multiple_of(32) {
                     let to = [(self.n0 + columns + column) as i32, (self.m0 + row) as i32, self.product as i32];
                     let from = buffer.add(row * 128);
                     if size_of::<C>() == 4 && store == ADD {
