@@ -81,7 +81,7 @@ pub const THREADS: u32 = (1 + CONSUMERS) * WARPGROUP;
 pub const TALL: [u32; 2] = [192, 192];
 /// One producer and three consumer warpgroups, for these.
 pub const TALL_THREADS: u32 = (1 + TALL_CONSUMERS) * WARPGROUP;
-/// Rows the epilogue stores at a time: one consumer's.
+/// Rows of a tile that a consumer has.
 pub const STORE_M: u32 = 64;
 
 pub(super) const WARPGROUP: u32 = 128;
@@ -89,7 +89,7 @@ pub(super) const CONSUMERS: u32 = 2;
 pub(super) const TALL_CONSUMERS: u32 = TALL[0] / STORE_M;
 /// A consumer's rows of A in a stage, and a panel of any operand.
 pub(super) const PANEL_BYTES: u32 = PANEL * STAGE_BYTES;
-/// What the epilogue stores at a time.
+/// A consumer's rows of what the epilogue stores at a time.
 const SLAB_BYTES: u32 = STORE_M * 128;
 
 /// Sums of a thread, of a consumer's [`STORE_M`] × [`BLOCK_N`].
