@@ -176,7 +176,7 @@ impl<'a> Exact<'a> {
             return None;
         }
         let factor = self.scale * (self.scale_of(0, key.row) * self.scale_of(1, key.row)).max(0.0);
-        let x = factor * dot(&query.values, &key.values);
+        let x = factor * reference::dot(&query.values, &key.values);
         let t = (x / self.softcap).tanh();
         let (capped, slope) = if self.softcap > 0.0 { (self.softcap * t, 1.0 - t * t) } else { (x, 1.0) };
         let penalty = self.slopes.get(query.head).map_or(0.0, |slope| slope * (query.place - place).abs() as f64);
@@ -268,15 +268,6 @@ fn parts(scores: impl Iterator<Item = f64> + Clone) -> [f64; 2] {
     let max = scores.clone().fold(f64::NEG_INFINITY, f64::max);
     let reference = if max == f64::NEG_INFINITY { 0.0 } else { max };
     [reference, scores.map(|score| (score - reference).exp()).sum::<f64>().ln()]
-}
-
-/// The dot product in eight partial sums, which a processor can add at the same time.
-pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
-    let mut sums = [0.0; 8];
-    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
-        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
-    }
-    sums.iter().sum()
 }
 
 #[cfg(test)]

@@ -301,8 +301,7 @@ impl Operator for GemmGrouped {
             let group = groups.iter().position(|rows| rows.contains(&row));
             let Some(group) = group else { return vec![0.0; out] };
             let x = reference::row(x, row);
-            let dot = |w: &[f64]| x.iter().zip(w).map(|(x, w)| x * w).sum();
-            (group * out..(group + 1) * out).map(|column| dot(weight.row(column))).collect()
+            (group * out..(group + 1) * out).map(|column| reference::dot(&x, weight.row(column))).collect()
         }))
     }
 

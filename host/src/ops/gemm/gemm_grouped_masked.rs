@@ -284,8 +284,7 @@ impl Operator for GemmGroupedMasked {
                 return reference::row(y, row);
             }
             let x = reference::row(x, row);
-            let dot = |w: &[f64]| x.iter().zip(w).map(|(x, w)| x * w).sum();
-            (expert * out..(expert + 1) * out).map(|column| dot(weight.row(column))).collect()
+            (expert * out..(expert + 1) * out).map(|column| reference::dot(&x, weight.row(column))).collect()
         }))
     }
 

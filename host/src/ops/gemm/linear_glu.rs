@@ -1,7 +1,6 @@
 //! A gated linear layer.
 
 use cuda_std::float::Half;
-use gpu_kernels::ops::gemm::gemm::hopper;
 use gpu_kernels::ops::gemm::linear_glu as gk;
 use half::{bf16, f16};
 
@@ -83,8 +82,8 @@ fn launch<T: Float + Half>(
     y: ViewMut<'_, T>,
     path: Path,
 ) -> Result<()> {
-    let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
-    let [out, _]: [usize; 2] = gate.dims(INFO.name, "gate")?;
+    x.dims::<2>(INFO.name, "x")?;
+    gate.dims::<2>(INFO.name, "gate")?;
     let problem = Problem::of_rows(&INFO, ["x", "gate", "y"], x, gate, y)?.paired();
     up.require_shape(INFO.name, "up", gate.shape())?;
     up.require_row_stride(INFO.name, "up")?;
@@ -103,14 +102,12 @@ fn launch<T: Float + Half>(
     problem.launch(
         stream,
         path,
-        hopper::BLOCK_N,
-        |_, (x_map, gate_map, y_map, y, problem, store)| {
-            let up_map = up.map(stream, Major::K, hopper::BLOCK_N / hopper::CLUSTER)?;
+        gk::BLOCK_N,
+        |grid, (x_map, gate_map, y_map, y, problem, store)| {
+            let up_map = up.map(stream, Major::K, gk::BLOCK_N)?;
             let args = (x_map, gate_map, up_map, y_map, y, problem, store, activation);
-            let tiles =
-                rows.div_ceil((hopper::CLUSTER * hopper::BLOCK_M) as usize) * out.div_ceil(gk::BLOCK_N as usize);
             // SAFETY: the maps and y describe live tensors of these sizes, and y is borrowed mutably.
-            unsafe { stream.launch::<gk::LinearGluHopper<T>>(operand::grid(stream, tiles), args) }
+            unsafe { stream.launch::<gk::LinearGluHopper<T>>(grid, args) }
         },
         |grid, packed, (x, gate, y, problem)| {
             let [_, up_stride, _] = up.layout.strides;

@@ -147,17 +147,32 @@ pub(super) struct Tiling {
 }
 
 impl Tiling {
-    /// For products whose blocks compute `block_m` rows of a tile of `block_n` columns, with operands whose layouts are `majors`.
+    /// For products whose blocks compute tiles of this many rows and columns, with operands whose layouts are `majors`; of the
+    /// columns each loads its half.
     pub(super) fn new<A: Dtype, B: Dtype, C: Dtype>(
+        stream: &Stream,
+        operands: (&Operand<'_, A>, &Operand<'_, B>),
+        majors: [Major; 2],
+        c: &mut ViewMut<'_, C>,
+        sizes: &gk::Problem,
+        tile: [u32; 2],
+    ) -> Result<Self> {
+        let loaded = hopper::loaded(tile[1], majors[1] == Major::Mn) / hopper::CLUSTER;
+        Self::loading(stream, operands, majors, c, sizes, tile, loaded)
+    }
+
+    /// The same, where each block loads that many columns of B.
+    pub(super) fn loading<A: Dtype, B: Dtype, C: Dtype>(
         stream: &Stream,
         (a, b): (&Operand<'_, A>, &Operand<'_, B>),
         [a_major, b_major]: [Major; 2],
         c: &mut ViewMut<'_, C>,
         sizes: &gk::Problem,
         [block_m, block_n]: [u32; 2],
+        loaded: u32,
     ) -> Result<Self> {
         let a_map = a.map(stream, a_major, block_m)?;
-        let b_map = b.map(stream, b_major, hopper::loaded(block_n, b_major == Major::Mn) / hopper::CLUSTER)?;
+        let b_map = b.map(stream, b_major, loaded)?;
         let tiles = tiles([sizes.m, sizes.n], sizes.batch, [block_m, block_n]);
         let grid = grid(stream, tiles);
         let is_one_wave = tiles <= (grid / hopper::CLUSTER) as usize;

@@ -117,17 +117,16 @@ fn vectors(batch: usize, length: usize) -> Vec<usize> {
 
 /// Rows of y = A·xᵀ, m rows per vector: `matrix` gives the rows of A.
 fn products(x: &HostTensor, m: usize, rows: &[usize], matrix: impl Fn(usize) -> Vec<f64>) -> Vec<f64> {
-    let dot = |a: &[f64], x: &[f64]| a.iter().zip(x).map(|(a, x)| a * x).sum::<f64>();
     if x.shape().rank() < 2 {
         // A vector's rows are its elements.
         let x = x.to_f64();
-        return rows.iter().map(|row| dot(&matrix(*row), &x)).collect();
+        return rows.iter().map(|row| reference::dot(&matrix(*row), &x)).collect();
     }
     let wanted: Vec<_> = rows.iter().map(|batch| reference::row(x, *batch)).collect();
     let columns: Vec<Vec<f64>> = (0..m)
         .map(|row| {
             let a = matrix(row);
-            wanted.iter().map(|x| dot(&a, x)).collect()
+            wanted.iter().map(|x| reference::dot(&a, x)).collect()
         })
         .collect();
     (0..wanted.len()).flat_map(|b| columns.iter().map(move |column| column[b])).collect()

@@ -10,7 +10,7 @@ use gpu_kernels::ops::attention::backward::mma::{dkv, dq};
 use gpu_kernels::ops::attention::backward::{delta, simple, sinks};
 
 use self::call::Call;
-use super::exact::{Exact, Key, Seen, add, dot};
+use super::exact::{Exact, Key, Seen, add};
 use super::forward::AttentionForward;
 use super::{Attention, aligned};
 use crate::dispatch;
@@ -267,11 +267,11 @@ impl Operator for AttentionBackward {
         // What a query with these rows of dO and O contributes to a key: its weight, and the derivative with respect to q·k.
         let term = |row: usize, (d_o, delta): &(Vec<f64>, f64), key: &Key, seen: Seen| {
             let p = (seen.score - lse[row]).exp();
-            (p, p * (dot(d_o, &key.value) - delta) * seen.slope * exact.scale)
+            (p, p * (reference::dot(d_o, &key.value) - delta) * seen.slope * exact.scale)
         };
         let gradient = |row: usize| {
             let d_o = reference::row(d_o, row);
-            let delta = dot(&d_o, &reference::row(o, row));
+            let delta = reference::dot(&d_o, &reference::row(o, row));
             (d_o, delta)
         };
         if output == "dsinks" {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::tokens::lengths_name;
-use crate::ops::attention::exact::{dot, logsumexp};
+use crate::ops::attention::exact::logsumexp;
 use crate::ops::model::{Params, Tensors, reference};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
@@ -93,7 +93,7 @@ impl<'a> Exact<'a> {
         let first = self.left.map_or(0, |left| own.saturating_sub(left));
         let query = reference::row(self.q, (batch * q_len + token) * heads + head);
         let score = |position| {
-            let x = self.scale * dot(&query, &self.row(0, batch, self.kv_head(head), position)?);
+            let x = self.scale * reference::dot(&query, &self.row(0, batch, self.kv_head(head), position)?);
             Some((position, if self.softcap > 0.0 { self.softcap * (x / self.softcap).tanh() } else { x }))
         };
         (first..=own).filter_map(score).collect()

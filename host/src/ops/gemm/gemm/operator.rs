@@ -232,6 +232,7 @@ impl Operator for Gemm {
                 arranged(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
                 // More tall tiles than the simulated GPU has clusters.
                 arranged(Case::odd(info, dtype, dims(1, 8, 1000, 72)), "NT", T),
+                arranged(Case::odd(info, dtype, dims(1, 8, 997, 72)), "NT", T),
                 arranged(Case::odd(info, dtype, dims(1, 40, 219, 1096)), "NT", T).param("beta", 0.5),
                 arranged(Case::odd(info, dtype, dims(1, 217, 53, 1288)), "NT", T).param("alpha", -0.5),
                 arranged(Case::odd(info, dtype, dims(1, 37, 40, 2632)), "NT", T),

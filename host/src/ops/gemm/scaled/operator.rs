@@ -267,7 +267,7 @@ impl Operator for ScaledProduct {
             let dot = |(j, b): (usize, &Vec<f64>)| {
                 let group = |g: usize, of: usize| {
                     let columns = g * of..((g + 1) * of).min(a.len());
-                    let sum: f64 = a[columns.clone()].iter().zip(&b[columns]).map(|(a, b)| a * b).sum();
+                    let sum = reference::dot(&a[columns.clone()], &b[columns]);
                     let scale = |scales: &[f64], shape, row, each| scales[self.place(shape, row, g, each)];
                     sum * scale(&a_scales, of_a, i, 1) * scale(&b_scales, of_b, j, self.scaling.rows())
                 };

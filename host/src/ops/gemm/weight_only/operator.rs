@@ -249,7 +249,7 @@ impl Operator for WeightOnly {
         let zeros = inputs.optional("zeros").map_or(Vec::new(), |zeros| zeros.to_f64());
         let column = |j: usize| -> Vec<f64> {
             let w = self.scaling.row(w, &scales, &zeros, j, k);
-            wanted.iter().map(|a| a.iter().zip(&w).map(|(a, w)| a * w).sum()).collect()
+            wanted.iter().map(|a| reference::dot(a, &w)).collect()
         };
         let columns: Vec<_> = (0..n).map(column).collect();
         Ok((0..rows.len()).flat_map(|i| columns.iter().map(move |column| column[i])).collect())

@@ -128,6 +128,17 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         columns < Self::width(sums)
     }
 
+    /// Whether a tile cannot simply continue the alternation of the two buffers: because the number of slabs is odd, or
+    /// because TMA does not store the last one.
+    const fn begins_anew(sums: usize) -> bool {
+        !Self::width(sums).is_multiple_of(2 * slab_columns::<C>())
+    }
+
+    /// Whether the next tile begins with the buffer that this one ends with.
+    const fn ends_with_first(sums: usize) -> bool {
+        !Self::width(sums).div_ceil(slab_columns::<C>()).is_multiple_of(2)
+    }
+
     /// Stores it.
     #[inline(always)]
     pub(in super::super) unsafe fn store<S: Sum, const R: usize>(self, acc: &mut [S; R]) {
@@ -209,27 +220,33 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             let column = slab * slab_columns::<C>();
             let number = (columns + column) / slab_columns::<C>();
             let buffer = slabs[number as usize % 2];
-            // TMA has to have read what the buffer held: the previous tile's last sums, or those of two slabs ago.
-            if by_tma & (number != 1) & self.lane.is_multiple_of(32) {
-                if number == 0 {
-                    tma::wait_group_read::<0>();
-                } else {
-                    tma::wait_group_read::<1>();
+            let is_rest = columns + column + slab_columns::<C>() > Self::width(R);
+            // The store that last read this buffer was issued two slabs ago, or, where a tile begins anew, before this
+            // tile: then the first slab waits for both buffers.
+            let (first, second) = (number == 0, number == 1);
+            if by_tma & !(Self::begins_anew(R) & second) {
+                if self.lane.is_multiple_of(32) {
+                    if Self::begins_anew(R) && first {
+                        tma::wait_group_read::<0>();
+                    } else {
+                        tma::wait_group_read::<1>();
+                    }
                 }
+                warp::sync(u32::MAX);
+            } else if Self::ends_with_first(R) && first {
+                warp::sync(u32::MAX);
             }
-            warp::sync(u32::MAX);
             if size_of::<C>() == 2 {
                 self.write_half(buffer.cast(), acc, columns, read);
             } else {
                 self.write_f32(buffer.cast(), acc, columns, column, read);
             }
-            if by_tma {
+            if by_tma & !is_rest {
                 fence::proxy_async_shared();
             }
             warp::sync(u32::MAX);
             // TMA would store what is behind the tile's columns, or behind the end of its rows.
             let row = self.lane / 32 * WARP_ROWS;
-            let is_rest = columns + column + slab_columns::<C>() > Self::width(R);
             let ends = self.end.is_some_and(|end| self.m0 + row + WARP_ROWS > end);
             if !is_direct & !(by_tma & !is_rest & !ends) {
                 self.copy_units::<R>(buffer.cast(), columns + column);
@@ -242,11 +259,14 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                     } else {
                         tma::store_3d(map, to, from);
                     }
-                    tma::commit_group();
                 }
             } else {
                 cold_path();
                 self.copy_elements::<R>(buffer.cast(), columns + column);
+            }
+            // One group per slab, even if empty: the wait above counts groups.
+            if by_tma & !is_rest & self.lane.is_multiple_of(32) {
+                tma::commit_group();
             }
             slab += 1;
         }
