@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::context::Context;
 use crate::error::{CudaError, CudaResult, ErrorCode};
 use crate::function::Function;
-use crate::sys::{CUmodule, Handle, driver};
+use crate::sys::{CUlibrary, CUmodule, Handle, driver};
 
 const ERROR_LOG_BUFFER: u32 = 5;
 const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
@@ -58,29 +58,17 @@ impl Module {
         let (mut keys, mut values): (Vec<u32>, Vec<*mut c_void>) = all.unzip();
         let count = keys.len() as u32;
         let (keys, values) = (keys.as_mut_ptr(), values.as_mut_ptr());
-        let (mut library, mut raw) = (null_mut(), null_mut());
-        // SAFETY: the image is the caller's promise; each option's value is of the documented kind, the log lives past the calls,
-        // the second of which may compile as well.
+        // SAFETY: the image is the caller's promise; each option's value is of the documented kind, the log lives past the call.
         let loaded = unsafe {
             if has_libraries() {
-                let none = null_mut();
-                call!(cuLibraryLoadData(&mut library, image, keys, values, count, none, none.cast(), 0)).and_then(
-                    |()| {
-                        call!(cuLibraryGetModule(&mut raw, library)).inspect_err(|_| {
-                            // What it says of a library that has just been loaded would hide the error.
-                            let _ = call!(cuLibraryUnload(library));
-                        })
-                    },
-                )
+                load_library(image, keys, values, count).map(|(library, raw)| (Some(Handle(library)), raw))
             } else {
-                call!(cuModuleLoadDataEx(&mut raw, image, count, keys, values))
+                let mut raw = null_mut();
+                call!(cuModuleLoadDataEx(&mut raw, image, count, keys, values)).map(|()| (None, raw))
             }
         };
         match loaded {
-            Ok(()) => {
-                let library = (!library.is_null()).then_some(Handle(library));
-                Ok(Self(Arc::new(Loaded { raw: Handle(raw), library, context })))
-            }
+            Ok((library, raw)) => Ok(Self(Arc::new(Loaded { raw: Handle(raw), library, context }))),
             Err(error) => {
                 let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
                 Err(JitError { error, log: String::from_utf8_lossy(&log[..end]).trim().to_owned() })
@@ -125,6 +113,29 @@ impl Drop for Loaded {
 /// Whether the driver has libraries, as from CUDA 12 on: these are compiled without the lock of the context.
 fn has_libraries() -> bool {
     driver().is_ok_and(|driver| driver.cuLibraryLoadData.is_some() && driver.cuLibraryGetModule.is_some())
+}
+
+/// Loads a library, and its module for the current context, which may be what compiles it.
+///
+/// # Safety
+/// As for `cuLibraryLoadData`; what the options point to lives past the call.
+unsafe fn load_library(
+    image: *const c_void,
+    keys: *mut u32,
+    values: *mut *mut c_void,
+    count: u32,
+) -> CudaResult<(CUlibrary, CUmodule)> {
+    let (mut library, mut module) = (null_mut(), null_mut());
+    // SAFETY: the caller's promise; there are no options of libraries.
+    unsafe {
+        call!(cuLibraryLoadData(&mut library, image, keys, values, count, null_mut(), null_mut(), 0))?;
+        let found = call!(cuLibraryGetModule(&mut module, library));
+        if found.is_err() {
+            // What it says of a library that has just been loaded would hide the error.
+            let _ = call!(cuLibraryUnload(library));
+        }
+        found.map(|()| (library, module))
+    }
 }
 
 /// The driver's function that compiles.

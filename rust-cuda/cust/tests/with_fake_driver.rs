@@ -212,9 +212,7 @@ fn modules() {
 
 #[test]
 fn a_driver_with_libraries() {
-    let Some(driver) = fake_driver_with_libraries() else { return };
-    let settings = [(cust::sys::LIBRARY_VARIABLE, driver.to_str().unwrap())];
-    with_driver("a_driver_with_libraries", &settings, || {
+    with_driver("a_driver_with_libraries", &[LIBRARIES], || {
         let context = cust::quick_init().unwrap();
         calls();
         let module = Module::from_ptx(ADD_ONE, &[ModuleJitOption::OptLevel(OptLevel::O2)]).unwrap();

@@ -7,16 +7,15 @@ use std::sync::OnceLock;
 
 const CHILD: &str = "WARPSMITH_FAKE_CHILD";
 
-/// Compiles the fake driver once; `None`, with a line, where there is no compiler.
-fn fake_driver() -> Option<&'static Path> {
-    static PATH: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PATH.get_or_init(|| compile(Path::new(crate::FAKE_DRIVER), "libcuda-fake.so", &[])).as_deref()
-}
+/// The setting that asks for a fake driver that has libraries.
+pub(crate) const LIBRARIES: (&str, &str) = ("FAKE_LIBRARIES", "1");
 
-/// The same as a driver that has libraries.
-#[allow(dead_code, reason = "not every crate's tests need it")]
-pub(crate) fn fake_driver_with_libraries() -> Option<PathBuf> {
-    compile(Path::new(crate::FAKE_DRIVER), "libcuda-fake-12.so", &["--cfg", "libraries"])
+/// Compiles the fake driver once; `None`, with a line, where there is no compiler.
+fn fake_driver(has_libraries: bool) -> Option<&'static Path> {
+    static PATHS: [OnceLock<Option<PathBuf>>; 2] = [const { OnceLock::new() }; 2];
+    let (name, options): (_, &[_]) =
+        if has_libraries { ("libcuda-fake-12.so", &["--cfg", "libraries"]) } else { ("libcuda-fake.so", &[]) };
+    PATHS[usize::from(has_libraries)].get_or_init(|| compile(Path::new(crate::FAKE_DRIVER), name, options)).as_deref()
 }
 
 /// Compiles the fake CUPTI beside the fake driver; the folder that it is in.
@@ -58,7 +57,7 @@ pub(crate) fn with_driver(name: &str, settings: &[(&str, &str)], body: impl FnOn
     }
     let library = match settings.iter().find(|(key, _)| *key == cust::sys::LIBRARY_VARIABLE) {
         Some((_, path)) => Path::new(path),
-        None => match fake_driver() {
+        None => match fake_driver(settings.contains(&LIBRARIES)) {
             Some(path) => path,
             None => return,
         },
