@@ -272,6 +272,29 @@ fn a_relaxed_read_of_another_blocks_flag_is_fenced() {
 }
 
 #[test]
+fn a_wait_on_an_mbarrier_acquires_and_its_result_is_used() {
+    let wait = "mbarrier.try_wait.parity.ACQUIRE.cta.shared.b64 %p2, [%r4], 0;";
+    let body = |wait: &str| {
+        kernel(
+            1,
+            &format!(
+                "add.u32 %r6, %r3, %r2; xor.b32 %r7, %r6, 128; @%p1 mbarrier.init.shared.b64 [%r4], 64; bar.sync 0;\n\
+                 st.shared.u32 [%r6], %r1; mbarrier.arrive.shared.b64 _, [%r4];\nW: {wait}\nld.shared.u32 %r8, [%r7];"
+            ),
+        )
+    };
+    let polled = format!("{wait} @!%p2 bra W;");
+    for o in all_options() {
+        assert_eq!(found(&body(&polled.replace("ACQUIRE", "acquire")), 1, 64, &o), []);
+        for wait in [polled.replace("ACQUIRE", "relaxed"), wait.replace("ACQUIRE", "acquire")] {
+            let bad = found(&body(&wait), 1, 64, &o);
+            let named = |f: &warpsim::Finding| f.message.contains("the wait on the mbarrier between them");
+            assert!(bad.iter().any(|f| f.kind == Kind::SharedRace && named(f)), "{wait}: {bad:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_read_as_constant_is_not_written() {
     let shared = "xor.b32 %r6, %r2, 128; cvt.u64.u32 %rd4, %r6; add.u64 %rd4, %rd4, %rd2; cvt.u64.u32 %rd3, %r2; add.u64 %rd3, %rd3, %rd2;";
     let found = |body: &str, blocks, o: &Options| found(&kernel(1, &format!("{shared}{body}")), blocks, 64, o);

@@ -7,6 +7,9 @@ use super::global::Told;
 use super::view::{Known, View};
 use crate::ir::Scope;
 
+const UNFENCED: &str = "the flag between them was read relaxed: put a fence (fence.acq_rel, __threadfence) behind that read, or let it acquire";
+const UNHEEDED: &str = "the wait on the mbarrier between them is relaxed, or its result is not used: let it acquire, in a loop that ends when it is true";
+
 /// By address: what the last relaxed read by some lanes of a warp observed there.
 #[derive(Default)]
 pub struct Heard(Vec<Word>);
@@ -19,6 +22,9 @@ struct Word {
 }
 
 impl Heard {
+    /// Marks the place of an mbarrier: no address has this bit.
+    pub const MBARRIER: u64 = 1 << 61;
+
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -55,13 +61,14 @@ impl Heard {
         out
     }
 
-    /// Whether one of these lanes has observed knowledge for which `over` holds.
-    pub fn any(&self, lanes: u32, over: impl Fn(&View) -> bool) -> bool {
+    /// The advice for one of these lanes, if it has observed knowledge for which `over` holds.
+    pub fn advice(&self, lanes: u32, over: impl Fn(&View) -> bool) -> Option<&'static str> {
         let has = |w: &Word| {
             let told = || w.told.as_ref().is_some_and(|t| over(&View::told(t)));
             w.left.as_ref().is_some_and(|k| over(&k.seen)) || told()
         };
-        self.0.iter().any(|w| w.lanes & lanes != 0 && has(w))
+        let word = self.0.iter().find(|w| w.lanes & lanes != 0 && has(w))?;
+        Some(if word.place & Heard::MBARRIER == 0 { UNFENCED } else { UNHEEDED })
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::bar::Came;
 use super::clocks::{Clocks, Known, Party};
+use super::heard::Heard;
 use super::view::{View, WARP_WIDE};
 
 /// Accumulates arrivals; what a completed phase published remains readable.
@@ -77,7 +78,7 @@ impl Clocks {
         let agent = self.mbar_agent(block, off);
         let phase = self.mbar(block, off).phase;
         let ended = |seen: &View| seen.knows(agent, WARP_WIDE, phase);
-        if self.after(p, agent, WARP_WIDE, phase) || self.lacks_fence(p, ended) {
+        if self.after(p, agent, WARP_WIDE, phase) || self.lacks_fence(p, ended).is_some() {
             return None;
         }
         // Threads of other blocks may be ordered after that phase by copies that they send.
@@ -123,7 +124,7 @@ impl Clocks {
     /// Records the published knowledge for a relaxed wait, which a fence has to follow.
     pub fn mbar_overhear(&mut self, p: Party, block: u32, off: u32, narrow: bool) {
         let k = Arc::new(self.mbar_published(block, off, narrow));
-        let place = 1 << 63 | u64::from(block) << 32 | u64::from(off);
+        let place = Heard::MBARRIER | u64::from(block) << 32 | u64::from(off);
         self.warps[p.agent].heard.add(p, place, Some(&k), None);
     }
 

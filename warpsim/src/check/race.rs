@@ -134,9 +134,6 @@ pub const VOLATILE_LANES: &str =
 /// The advice for [`Stamp::narrow_apart`].
 const NARROW_APART: &str = "the accesses are strong for their own block only: give them .cluster scope";
 
-/// The advice for a relaxed read that should have been an acquire.
-pub const UNFENCED: &str = "the flag between them was read relaxed: put a fence (fence.acq_rel, __threadfence) behind that read, or let it acquire";
-
 /// The reason why two accesses conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
@@ -247,7 +244,7 @@ impl SharedShadow {
             let advice = match cause {
                 _ if me.volatile_lanes(s) => VOLATILE_LANES,
                 _ if me.may_meet(s) => NARROW_APART,
-                Cause::Unordered if unfenced() => UNFENCED,
+                Cause::Unordered => unfenced().unwrap_or("put a barrier between them"),
                 _ => "put a barrier between them",
             };
             Some(Conflict { stamp: s, write, cause, advice })

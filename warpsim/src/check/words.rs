@@ -72,9 +72,9 @@ impl Clocks {
         }
     }
 
-    /// Whether an access would be complete for a thread if the thread executed a fence.
-    pub fn lacks_fence(&self, p: Party, over: impl Fn(&View) -> bool) -> bool {
-        self.warps[p.agent].heard.any(p.lanes, over)
+    /// The advice for an access that would be complete for a thread if the thread executed a fence.
+    pub fn lacks_fence(&self, p: Party, over: impl Fn(&View) -> bool) -> Option<&'static str> {
+        self.warps[p.agent].heard.advice(p.lanes, over)
     }
 
     /// Acquires what other clusters left at an address.

@@ -7,7 +7,7 @@ use super::mem_ops::{each_place, register_value};
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
-use crate::check::race::{Cause, UNFENCED, VOLATILE_LANES, named, together};
+use crate::check::race::{Cause, VOLATILE_LANES, named, together};
 use crate::check::view::AHEAD;
 use crate::ir::{Access, Inst, NumTy, Op, Scope};
 use crate::report::{Earlier, Kind, bytes};
@@ -321,7 +321,7 @@ fn report(
     let what = if old.proxy() && !constant { "a bulk copy of thread" } else { "thread" };
     let who = format!("{what} ({tx},{ty},{tz}){others} of block ({bx},{by},{bz})");
     let earlier = Earlier { place: cx.place_of_far(old), who, write: was_write };
-    let unfenced = cl.clocks.as_ref().is_some_and(|c| {
+    let unfenced = cl.clocks.as_ref().and_then(|c| {
         c.lacks_fence(w.party(1 << t.lane), |seen| match host {
             Some(b) => {
                 let agent = b.rank as usize * b.warps.len() + old.warp();
@@ -335,15 +335,15 @@ fn report(
         Cause::InFlight => Kind::AsyncRace,
         Cause::Proxy => Kind::MissingProxyFence,
     };
-    let advice = match host {
+    let advice = match (host, unfenced) {
         _ if constant || me.constant(t.write) => CONSTANT,
         _ if me.narrow_apart(old) => "the accesses are strong for their own block only: give them .gpu scope",
         _ if me.may_meet(old) => MIXED,
-        Some(_) if me.volatile_lanes(old) => VOLATILE_LANES,
-        _ if unfenced => UNFENCED,
-        Some(b) if b.rank as usize == w.block => "put a barrier between them",
-        Some(_) => "put a cluster barrier between them, or a flag that one releases and the other acquires",
-        None => "let one block fence or release at .gpu scope before it sets a flag that the other looks at first",
+        (Some(_), _) if me.volatile_lanes(old) => VOLATILE_LANES,
+        (_, Some(advice)) => advice,
+        (Some(b), _) if b.rank as usize == w.block => "put a barrier between them",
+        (Some(_), _) => "put a cluster barrier between them, or a flag that one releases and the other acquires",
+        (None, _) => "let one block fence or release at .gpu scope before it sets a flag that the other looks at first",
     };
     cx.report(w, s, t.lane as u32, kind, Some(t.addr), Some(earlier), |cx| {
         let verb = if t.write { "writes" } else { "reads" };
