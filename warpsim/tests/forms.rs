@@ -60,6 +60,7 @@ const REFUSED: &[&str] = &[
     "fence.proxy.tensormap::generic.acquire.sys;",
     "fence.proxy.tensormap::generic.acquire.sys [%x1], 64;",
     "discard.global.L2 [%x1], 64;",
+    "cp.async.cg.shared.global [%r1], [%x1], 8;",
     "set.gt.u16.f16x2 %r1, %r2, %r3;",
     "sub.u16x2 %r1, %r2, %r3;",
     "max.relu.u16x2 %r1, %r2, %r3;",
@@ -118,6 +119,14 @@ fn targets_have_what_they_have() {
         for target in [needs, "sm_90a"] {
             assert_eq!(lower_for(target, form), Ok(()), "{form}");
         }
+    }
+    for form in [
+        "ld.global.v8.f32 {%f1, %f2, %f3, %f4, %f5, %f6, %f7, %f1}, [%x1];",
+        "st.global.v4.b64 [%x1], {%x2, %x3, %x4, %x5};",
+        "min.f32 %f1, %f2, %f3, %f4;",
+    ] {
+        assert!(lower_for("sm_90a", form).is_err_and(|e| e.contains("needs .target sm_100 or later")), "{form}");
+        assert_eq!(lower_for("sm_100", form), Ok(()), "{form}");
     }
     for form in [
         "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;",

@@ -1,5 +1,6 @@
 //! Floating-point instructions.
 
+use super::arch;
 use super::func::{Lower, R};
 use super::int_ops::{one, three, two};
 use super::types::{Mods, Ty};
@@ -46,6 +47,9 @@ impl Lower<'_, '_> {
                 let xs = m.take("xorsign") && m.take("abs");
                 let k = i64::from(ftz) | i64::from(m.root == "max") << 8 | i64::from(nan) << 9 | i64::from(xs) << 10;
                 if a.len() == 4 {
+                    if let Some(why) = arch::lacks(&self.linker.ast.target, arch::THREE_INPUTS) {
+                        return self.fail(why);
+                    }
                     let tmp = self.temp(Class::R);
                     let (x, y, z) = (self.src(&a[1], t)?, self.src(&a[2], t)?, self.src(&a[3], t)?);
                     let d = self.dst(&a[0], t)?;

@@ -32,6 +32,9 @@ pub const FREE_LANES: (u32, bool) = (70, false);
 /// The special registers of clusters.
 pub const CLUSTERS: (u32, bool) = (90, false);
 
+/// Minima and maxima of three numbers.
+pub const THREE_INPUTS: (u32, bool) = (100, false);
+
 /// The oldest target that has it, and whether only its `a` variant does.
 fn needs(root: &str, mods: &[&str]) -> (u32, bool) {
     let has = |m: &str| mods.contains(&m);
@@ -50,11 +53,18 @@ fn needs(root: &str, mods: &[&str]) -> (u32, bool) {
     };
     let of_clusters =
         has("shared::cluster") || has("cluster") && matches!(root, "ld" | "st" | "atom" | "red" | "fence" | "mbarrier");
+    let of_256_bits = has("v8") && has_word(mods, "32") || has("v4") && has_word(mods, "64");
     match root {
+        "ld" | "st" if of_256_bits && !has("async") => (100, false),
         _ if of_hopper || of_clusters => (90, false),
         "cp" | "mbarrier" | "redux" => (80, false),
         _ => (0, false),
     }
+}
+
+/// Whether the type has this many bits.
+fn has_word(mods: &[&str], bits: &str) -> bool {
+    mods.last().is_some_and(|ty| ty.get(1..) == Some(bits))
 }
 
 fn blackwell(root: &str, mods: &[&str]) -> bool {

@@ -84,6 +84,9 @@ impl Lower<'_, '_> {
         if !matches!(bytes, 4 | 8 | 16) {
             return self.fail("the copy size must be 4, 8 or 16");
         }
+        if bypass && bytes != 16 {
+            return self.fail("`.cg` copies 16 bytes; copies of 4 and 8 are `.ca`");
+        }
         let (d, s) = (self.addr_reg(&a[0])?, self.addr_reg(&a[1])?);
         let has_src = a.len() > 3 + usize::from(policy) || (a.len() == 4 && !policy);
         let mut i = Inst { a: d, b: s, ..Inst::new(Op::CpAsync { bytes: bytes as u8, bypass }) };
