@@ -2,7 +2,7 @@
 //! closest to it.
 
 use crate::common::{all_options, read, try_run};
-use crate::zoo_order::{found, kernel};
+use crate::zoo_order::{check, found, kernel};
 use warpsim::{Checks, Gpu, Kind, Options};
 
 #[test]
@@ -30,6 +30,10 @@ fn halves_are_joined_behind_a_wgmma_fence_and_not_made() {
     }
 }
 
+fn poll(label: &str, at: &str) -> String {
+    format!("{label}: ld.acquire.cta.shared.u32 %r6, [{at}]; setp.eq.u32 %p4, %r6, 0; @%p4 bra {label};")
+}
+
 /// Lane 0 polls for a flag that the other warp sets once the lanes beside it have gone ahead, so that they stay apart; then all
 /// add up by shuffles.
 #[test]
@@ -38,9 +42,6 @@ fn split_lanes_shuffle_together_whenever_their_turn_ends() {
     for k in 0..40 {
         sums += &format!("shfl.sync.bfly.b32 %r8, %r7, {}, 31, -1; add.u32 %r7, %r7, %r8;\n", 1 << (k % 5));
     }
-    let poll = |label: &str, at: &str| {
-        format!("{label}: ld.acquire.cta.shared.u32 %r6, [{at}]; setp.eq.u32 %p4, %r6, 0; @%p4 bra {label};")
-    };
     let (first, second) = (poll("L", "bar"), poll("M", "bar+4"));
     let body = format!(
         "@%p1 st.shared.v2.u32 [bar], {{0, 0}}; bar.sync 0; setp.lt.u32 %p2, %r1, 32; mov.u32 %r7, %r1; @%p2 bra WAIT;\n\
@@ -89,5 +90,22 @@ fn the_end_of_a_wgmma_tells_that_its_warps_have_read() {
         let by_a_fellow =
             found(&kernel(1, &body(read, "", &format!("{wait} @%p1 st.shared.u32 [%r3+3072], 2;"))), 1, 160, &o);
         assert!(by_a_fellow.iter().any(|f| f.kind == Kind::SharedRace), "{by_a_fellow:?}");
+    }
+}
+
+/// Lane 0 polls as above, and comes to the barrier after the lanes beside it: behind the barrier the warp is together again.
+#[test]
+fn split_lanes_go_on_together_behind_a_barrier() {
+    let (first, second) = (poll("L", "bar"), poll("M", "bar+4"));
+    // Which of the two parts has its turn first changes from barrier to barrier.
+    for again in ["", "bar.sync 0;"] {
+        let body = format!(
+            "@%p1 st.shared.v2.u32 [bar], {{0, 0}}; bar.sync 0; setp.lt.u32 %p2, %r1, 32; @%p2 bra WAIT;\n\
+         setp.ne.u32 %p3, %r1, 32; @%p3 bra ALL;\n{second}\nst.release.cta.shared.u32 [bar], 1; bra ALL;\n\
+         WAIT: @!%p1 bra MEET;\n{first}\nMEET: setp.eq.u32 %p5, %r1, 1; @%p5 st.release.cta.shared.u32 [bar+4], 1;\n\
+         ALL: bar.sync 0; add.u32 %r6, %r3, %r2; st.shared.u32 [%r6], %r1; bar.sync 0; {again}\n\
+         ld.shared.u32 %r7, [%r6]; setp.ne.u32 %p6, %r1, 63; @%p6 ld.shared.u32 %r7, [%r6+4];\n/*here*/\nst.shared.u32 [%r6], %r7;"
+        );
+        check((1, 1, 64), &[Kind::SharedRace], &body, &["bar.sync 0;"]);
     }
 }

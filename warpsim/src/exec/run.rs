@@ -102,7 +102,10 @@ fn wake(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp) -> Result<(), Fault> {
             k += 1;
             continue;
         }
-        let (s, _) = w.blocked.swap_remove(k);
+        let (mut s, _) = w.blocked.swap_remove(k);
+        if matches!(wait, Wait::Bar { .. } | Wait::BarRed { .. } | Wait::Cluster { .. }) {
+            w.rejoin(&mut s, wait);
+        }
         if let Some(c) = &mut cl.clocks {
             acquire(c, w, &s, wait);
         }

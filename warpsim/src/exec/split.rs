@@ -57,6 +57,15 @@ impl Warp {
         })
     }
 
+    /// Other lanes that had the same barrier to wait for go on together with `s`, if they do so at the same instruction.
+    pub fn rejoin(&mut self, s: &mut Split, wait: Wait) {
+        self.blocked.retain(|(other, awaited)| {
+            let alike = *awaited == wait && Split { mask: s.mask, ..other.clone() } == *s;
+            s.mask |= if alike { other.mask } else { 0 };
+            !alike
+        });
+    }
+
     /// Lanes that have arrived at their join stop waiting for the others, unless one of those is `waiting`. Returns false if there are no
     /// such lanes.
     pub fn part(&mut self, waiting: u32) -> bool {
