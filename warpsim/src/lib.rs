@@ -101,7 +101,8 @@
 //! - An mbarrier needs a fence between its initialisation and bulk copies only if the copies come from another block.
 //! - A constant that is moved into a register of a `wgmma` after its fence counts as moved before the fence, because compilers
 //!   emit such code.
-//! - When several lanes of a warp issue the same bulk store, it is performed once, as on GPUs.
+//! - When several lanes of a warp issue the same bulk store, it is performed once, as on GPUs. So is the initialisation of an
+//!   mbarrier.
 //! - In a module compiled for a debugger (`nvcc -G`), and in a function that leaves the wait to its caller, each `wgmma` is
 //!   complete at once, because ptxas waits after each of them.
 //! - A reduction into shared memory needs no proxy fence.

@@ -109,3 +109,22 @@ fn split_lanes_go_on_together_behind_a_barrier() {
         check((1, 1, 64), &[Kind::SharedRace], &body, &["bar.sync 0;"]);
     }
 }
+
+#[test]
+fn a_warp_initialises_an_mbarrier_together() {
+    let body = |who: &str, count: &str| {
+        let text = format!(
+            "setp.lt.u32 %p2, %r1, 32; add.u32 %r6, %r1, 64; {who} mbarrier.init.shared.b64 [%r4], {count}; bar.sync 0;\n\
+             mbarrier.arrive.shared.b64 _, [%r4];\nW: mbarrier.try_wait.parity.shared.b64 %p3, [%r4], 0; @!%p3 bra W;"
+        );
+        kernel(1, &text)
+    };
+    for o in all_options() {
+        assert_eq!(found(&body("@%p2", "64"), 1, 64, &o), []);
+        // Two warps, and lanes that do not agree.
+        for (who, count) in [("", "64"), ("@%p2", "%r6")] {
+            let bad = found(&body(who, count), 1, 64, &o);
+            assert!(bad.iter().any(|f| f.kind == Kind::BarrierMisuse), "{who} {count}: {bad:?}");
+        }
+    }
+}

@@ -208,13 +208,15 @@ pub fn run(
         w.regs.set_r(i.d, &out, m);
         return Ok(Flow::Next);
     }
+    let count = |w: &Warp, l: usize| if i.b.is_some() { w.regs.r(i.b)[l] } else { 1 };
     let mut places = [(0, 0); 32];
     for l in lanes(m) {
-        let (b, off) = place(cx, cl, w, s, i.a, l)?;
-        touch(cx, cl, w, s, 1 << l, (b, off), kind);
-        places[l] = (b, off);
+        places[l] = place(cx, cl, w, s, i.a, l)?;
     }
-    let count = |w: &Warp, l: usize| if i.b.is_some() { w.regs.r(i.b)[l] } else { 1 };
+    let m = if kind == Mbar::Init { mbarrier_check::once(m, |l| (places[l], count(w, l))) } else { m };
+    for l in lanes(m) {
+        touch(cx, cl, w, s, 1 << l, places[l], kind);
+    }
     let known = what_arrivals_tell(cl, w, kind, &places, m, |l| count(w, l));
     for l in lanes(m) {
         let (b, off) = places[l];

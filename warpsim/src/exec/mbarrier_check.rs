@@ -64,6 +64,11 @@ pub fn plain(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, a: Near) {
     });
 }
 
+/// Lanes that initialise a barrier alike do so once, as they may store equal values: the first of each such lanes of `m`.
+pub fn once<T: PartialEq>(m: u32, what: impl Fn(usize) -> T) -> u32 {
+    lanes(m).filter(|l| !lanes(m).take_while(|k| k < l).any(|k| what(k) == what(*l))).fold(0, |first, l| first | 1 << l)
+}
+
 /// A lane arrives at an mbarrier: the arrival must be ordered after the end of the last phase, because it could be counted in that phase
 /// otherwise. With relaxed waits, phases are ordered without passing knowledge on, so nothing is checked.
 pub fn behind(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32)) {
