@@ -294,6 +294,25 @@ fn a_wait_on_an_mbarrier_acquires_and_its_result_is_used() {
     }
 }
 
+/// The first lanes are elsewhere. Those that read a word are no aligned group of lanes, and neither are all that are left.
+#[test]
+fn what_some_lanes_read_is_not_taken_for_their_neighbours() {
+    for (first, mask) in [(1, "0xfffffffe"), (13, "0xffffe000")] {
+        for (space, own, base) in [("shared", "%r6", "%r3"), ("global", "%rd4", "%rd2")] {
+            let own_and_next =
+                format!("setp.ne.u32 %p3, %r1, 31; ld.{space}.u32 %r7, [{own}]; @%p3 ld.{space}.u32 %r8, [{own}+4];");
+            for read in [own_and_next, format!("ld.{space}.u32 %r7, [{base}+80];")] {
+                let body = format!(
+                    "cvt.u64.u32 %rd4, %r2; add.u64 %rd4, %rd4, %rd2; add.u32 %r6, %r3, %r2;\n\
+                     setp.lt.u32 %p2, %r1, {first}; @%p2 bra END; st.{space}.u32 [{own}], %r1; bar.warp.sync {mask};\n\
+                     {read}\n/*here*/\nst.{space}.u32 [{own}], 77;\nEND:"
+                );
+                check((1, 1, 32), &[Kind::SharedRace, Kind::GlobalRace], &body, &[&format!("bar.warp.sync {mask};")]);
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_read_as_constant_is_not_written() {
     let shared = "xor.b32 %r6, %r2, 128; cvt.u64.u32 %rd4, %r6; add.u64 %rd4, %rd4, %rd2; cvt.u64.u32 %rd3, %r2; add.u64 %rd3, %rd3, %rd2;";

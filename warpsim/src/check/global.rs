@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::view::{Far, members, together};
+use super::view::{Far, members, union};
 use crate::zeroed::{OutOfMemory, zeroed};
 
 /// The knowledge about the warps of the grid that one address carries.
@@ -287,13 +287,17 @@ impl GlobalShadow {
         }
         let reader = GStamp(r.load(Relaxed));
         let mut new = me;
-        if reader.far() != me.far() {
-            if reader != GStamp::NOBODY {
-                o.store(reader.0, Relaxed);
-            }
+        let apart = if reader.far() != me.far() {
+            reader != GStamp::NOBODY
         } else if reader.time() == me.time() && !reader.same_lane(me) {
-            let lanes = members(reader.lane()) | members(me.lane());
-            new = GStamp(me.0 & !(63 << 35)).by(together(lanes));
+            let both = union(reader.lane(), me.lane());
+            new = both.map_or(me, |lane| GStamp(me.0 & !(63 << 35)).by(lane));
+            both.is_none()
+        } else {
+            false
+        };
+        if apart {
+            o.store(reader.0, Relaxed);
         }
         let done = replace(r, reader, new);
         let writer = GStamp(w.load(SeqCst));

@@ -1,7 +1,7 @@
 //! Shared-memory races: a shadow of the last write and the last two readers of every granule.
 
 use super::clocks::{Clocks, Party};
-pub use super::view::{WARP_WIDE, members, named, together};
+pub use super::view::{WARP_WIDE, among, members, named, together, union};
 
 /// The time of an access that is still in flight.
 pub const IN_FLIGHT: u32 = (1 << 26) - 1;
@@ -96,7 +96,7 @@ impl Stamp {
 struct Cell {
     write: Stamp,
     read: Stamp,
-    /// An earlier reader of another warp.
+    /// An earlier reader: of another warp, or a lane that no group has in common with the last.
     other: Stamp,
 }
 
@@ -119,7 +119,11 @@ impl Cell {
             && (read.time() != IN_FLIGHT || (read.lane(), IN_FLIGHT) == (me.lane(), me.time()))
         {
             let several = read.time() == me.time() && read.lane() != me.lane();
-            self.read = if several { me.with(together(members(read.lane()) | members(me.lane()))) } else { me };
+            match several.then(|| union(read.lane(), me.lane())) {
+                Some(Some(lane)) => self.read = me.with(lane),
+                Some(None) => (self.other, self.read) = (read, me),
+                None => self.read = me,
+            }
         } else {
             self.other = read;
             self.read = me;

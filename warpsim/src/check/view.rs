@@ -40,6 +40,22 @@ pub fn members(lane: u8) -> u32 {
     }
 }
 
+/// The lane number for these lanes of a warp that has diverged: no other lane belongs to the group that it represents. If they are no group,
+/// it is the largest one among them.
+pub fn among(mask: u32) -> u8 {
+    let all = together(mask);
+    if members(all) == mask {
+        return all;
+    }
+    (32..WARP_WIDE).find(|group| members(*group) & !mask == 0).unwrap_or(mask.trailing_zeros() as u8)
+}
+
+/// The lane number that represents the lanes of both, if these are a group.
+pub fn union(a: u8, b: u8) -> Option<u8> {
+    let lanes = members(a) | members(b);
+    Some(together(lanes)).filter(|all| members(*all) == lanes)
+}
+
 /// The lane to name in a message about an access with this lane number, and the text about the other lanes. The lane is the first one other
 /// than `me`, with which the access would not conflict.
 pub fn named(lane: u8, me: Option<usize>) -> (u32, &'static str) {

@@ -7,7 +7,7 @@ use super::mem_ops::{each_place, register_value};
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
-use crate::check::race::{Cause, VOLATILE_LANES, named, together};
+use crate::check::race::{Cause, VOLATILE_LANES, among, named, together};
 use crate::check::view::AHEAD;
 use crate::ir::{Access, Inst, NumTy, Op, Scope};
 use crate::report::{Earlier, Kind, bytes};
@@ -52,10 +52,11 @@ pub fn pass(
     let init = cx.opts.checks.init && !write;
     let copying = !w.cp.is_empty() || !cl.arrivals.is_empty();
     let me = GStamp::new(cl.blocks[w.block].linear, w.id, 0, clocks.now(w.agent), cx.number(s), marks);
+    let group = if s.mask == w.alive || marks != 0 { together } else { among };
     let mut rest = 0;
     each_place(addr, m, !write, |l, who| {
         let (off, n) = ((addr[l] - al.base) as usize, bytes as usize);
-        let lane = if who.is_power_of_two() { l as u8 } else { together(who) };
+        let lane = if who.is_power_of_two() { l as u8 } else { group(who) };
         if init && !al.marked(off, n) || !shadow.pass(cells, me.by(lane), off, n, (write, copying)) {
             rest |= who;
         }

@@ -6,7 +6,7 @@ use super::mbarrier_check::{lanes_come, plain};
 use super::mem_ops::{each_place, register_value};
 use super::shared::{describe, split};
 use super::state::*;
-use crate::check::race::{Cause, Conflict, SharedShadow, Stamp, named, together};
+use crate::check::race::{Cause, Conflict, SharedShadow, Stamp, among, named, together};
 use crate::ir::*;
 use crate::memory::all_words;
 use crate::report::{self, Earlier, Kind};
@@ -48,6 +48,8 @@ fn look(
         Order::Volatile => Stamp::VOLATILE,
         _ => strength(a.scope),
     };
+    // A strong read counts for every lane that may have made it: it may take down what it has read.
+    let group = if s.mask == w.alive || marks != 0 { together } else { among };
     let mut rest = Vec::new();
     let Cluster { blocks, clocks, .. } = &mut *cl;
     let blk = &mut blocks[w.block];
@@ -60,7 +62,7 @@ fn look(
     };
     each_place(at, m, !write, |l, who| {
         let (block, off) = split(w.block, at[l].into());
-        let lane = if who.is_power_of_two() { l as u8 } else { together(who) };
+        let lane = if who.is_power_of_two() { l as u8 } else { group(who) };
         let a = Near { who, lane, block, off, n, write, marks };
         if block != w.block || !own.passes(a) {
             rest.push(a);
