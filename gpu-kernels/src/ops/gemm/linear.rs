@@ -40,20 +40,12 @@ use cuda_std::kernel;
 use cuda_std::launch::TensorMap;
 
 use super::Problem;
+pub use super::epilogue::{GELU, NONE, RELU, SILU};
 use super::epilogue::{Linear, Swapped};
 use super::hopper::{self, CLUSTER, Halves, Matrices, shared_bytes};
 use super::mma::{self, Shared};
 
-/// No activation.
-pub const NONE: u32 = 0;
-/// max(x, 0).
-pub const RELU: u32 = 1;
-/// x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))).
-pub const GELU: u32 = 2;
-/// x · σ(x).
-pub const SILU: u32 = 3;
-
-/// y = act(x·Wᵀ + bias) + residual, for `activation` one of the above.
+/// y = act(x·Wᵀ + bias) + residual, for `activation` one of [`NONE`], [`RELU`], [`GELU`] and [`SILU`].
 ///
 /// # Safety
 /// As for [`gemm_mma`](super::gemm::mma::gemm_mma), both operands K-major; `bias` is null or valid for reads of n elements, and `residual` null or valid

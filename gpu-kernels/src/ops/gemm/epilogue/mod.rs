@@ -9,7 +9,7 @@ use cuda_std::float::{Element, Half};
 use cuda_std::vector::Pack;
 
 use super::super::activation::{gelu, silu, times_sigmoid};
-use super::{Problem, linear};
+use super::Problem;
 
 pub(super) use self::swapped::Swapped;
 
@@ -208,7 +208,16 @@ impl Epilogue for Scales {
     }
 }
 
-/// One of [`linear`]'s activations.
+/// No activation.
+pub const NONE: u32 = 0;
+/// max(x, 0).
+pub const RELU: u32 = 1;
+/// x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³))).
+pub const GELU: u32 = 2;
+/// x · σ(x).
+pub const SILU: u32 = 3;
+
+/// One of these activations, in the form that is computed.
 #[derive(Clone, Copy)]
 pub(super) struct Activation {
     /// Whether the activation is x·σ of a polynomial, and its coefficients.
@@ -222,9 +231,9 @@ impl Activation {
     #[inline(always)]
     pub(super) fn of(number: u32) -> Self {
         Self {
-            is_curved: number == linear::GELU || number == linear::SILU,
-            exponent: if number == linear::GELU { gelu::EXPONENT } else { silu::EXPONENT },
-            least: if number == linear::RELU { 0.0 } else { f32::NEG_INFINITY },
+            is_curved: number == GELU || number == SILU,
+            exponent: if number == GELU { gelu::EXPONENT } else { silu::EXPONENT },
+            least: if number == RELU { 0.0 } else { f32::NEG_INFINITY },
         }
     }
 
@@ -288,7 +297,7 @@ pub(super) struct Linear<T> {
 }
 
 impl<T: Half> Linear<T> {
-    /// For a problem, one of [`linear`]'s activations, a bias, and a residual whose rows are `residual_stride` apart.
+    /// For a problem, the number of an activation, a bias, and a residual whose rows are `residual_stride` apart.
     #[inline(always)]
     pub(super) fn of(
         problem: &Problem,
