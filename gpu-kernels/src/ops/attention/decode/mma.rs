@@ -6,16 +6,14 @@ use cuda_std::vector::Pack;
 use cuda_std::{bf16, cp_async, f8e4m3, f16, grid, kernel, math, mma, thread, warp};
 
 use super::columns::{self, Online, apply};
-use super::stage::{KEYS, Tokens, queries, scales, stage_bytes};
+use super::piece::{Piece, THREADS, WARPS, append, queries};
+use super::stage::{KEYS, Tokens, scales, stage_bytes};
 use super::stored::Operand;
-use super::{Cache, Positions, Rows, TILE};
+use super::{Cache, Positions, TILE};
 use crate::div_rem;
 use crate::ops::attention::fragments;
-use crate::ops::attention::{self, Bias, LOG2_E, Problem, Sequence, Span};
+use crate::ops::attention::{self, Bias, LOG2_E, Problem, Span};
 
-/// Threads of a block: four warps.
-pub const THREADS: u32 = 128;
-pub(super) const WARPS: u32 = THREADS / 32;
 /// Stages of 16 keys and values each: one is being processed, the others are in flight.
 const STAGES: u32 = 3;
 /// Padding, in elements beyond d, between rows of results in shared memory: rows that lanes write together fall into
@@ -107,15 +105,6 @@ pub unsafe fn attention_decode<T: Half, C: Operand, const D: u32, const ROWS: u3
     }
 }
 
-/// A block's work: some rows of a head of K and V, and tiles `first .. end` of its keys.
-pub(super) struct Piece {
-    pub(super) sequence: Sequence,
-    kv_head: u32,
-    pub(super) first_row: u32,
-    first: u32,
-    end: u32,
-}
-
 /// Where results go: of the only piece, or of one of several.
 #[derive(Clone, Copy)]
 struct Output<T> {
@@ -124,31 +113,6 @@ struct Output<T> {
     sinks: *const f32,
     splits: u32,
     split: u32,
-}
-
-impl Piece {
-    /// The query and head of a row, which may be out of range.
-    #[inline(always)]
-    pub(super) unsafe fn row(&self, row: u32, problem: &Problem) -> (u32, u32) {
-        let (query, head) = div_rem(self.first_row + row, problem.group);
-        (query, self.kv_head * problem.group + head)
-    }
-}
-
-/// Writes those of the new tokens whose positions are in this piece.
-#[inline(always)]
-unsafe fn append<C>(piece: &Piece, positions: &Positions, rows: &Rows<C>, problem: &Problem) {
-    let chunks = problem.d / 8;
-    let mut at = thread::thread_idx_x();
-    while at < problem.q_len * chunks {
-        let (token, chunk) = div_rem(at, chunks);
-        let to = positions.new_place(rows, token, piece.first * TILE, piece.end * TILE);
-        if !to.is_null() {
-            let from = positions.new_row(rows, token).add(chunk as usize * 8);
-            Pack::<u32, 4>::load_nc(from.cast()).store(to.add(chunk as usize * 8).cast());
-        }
-        at += THREADS;
-    }
 }
 
 /// Sets the scores of keys that a query does not see, or that do not exist, to `hidden`. `first` is the first of the

@@ -59,6 +59,7 @@
 mod columns;
 pub mod combine;
 pub mod mma;
+mod piece;
 pub mod simple;
 mod stage;
 pub mod stored;

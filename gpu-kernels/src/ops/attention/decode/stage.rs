@@ -1,14 +1,12 @@
-//! Loads into shared memory for the fast path: queries, and a warp's stages of keys and values.
+//! A warp's stages of keys and values in shared memory, and the loads into them.
 
-use cuda_std::float::Half;
 use cuda_std::shared::SharedPtr;
-use cuda_std::vector::Pack;
-use cuda_std::{cp_async, thread, warp};
+use cuda_std::{cp_async, warp};
 
-use super::mma::{Piece, THREADS, WARPS};
-use super::stored::{Stored, interleave};
+use super::piece::WARPS;
+use super::stored::Stored;
 use super::{Positions, Rows, TILE};
-use crate::ops::attention::{Problem, fragments};
+use crate::ops::attention::fragments;
 
 /// Keys of a warp in a tile: the inner dimension of a product.
 pub(super) const KEYS: u32 = TILE / WARPS;
@@ -95,39 +93,4 @@ unsafe fn copy<T, C, const CH: usize>(
 #[inline(always)]
 pub(super) fn scales<T, const CH: usize>(stage: SharedPtr<T>) -> SharedPtr<f32> {
     stage.add(2 * KEYS * CH as u32 * 8).cast()
-}
-
-/// Loads a block's rows of Q into `tile`, with zeros for missing rows: by cp.async, or in the order that the cache's
-/// widened keys have.
-#[inline(always)]
-pub(super) unsafe fn queries<T: Half, C: Stored, const DT: usize>(
-    q: *const T,
-    tile: SharedPtr<T>,
-    rows: u32,
-    piece: &Piece,
-    problem: &Problem,
-) {
-    let total = problem.group * problem.q_len;
-    let groups = if C::SCALED { DT as u32 / 2 } else { DT as u32 };
-    let width = DT as u32 * 8 / groups;
-    let mut at = thread::thread_idx_x();
-    while at < rows * groups {
-        let (row, group) = (at / groups, at % groups);
-        let (query, head) = piece.row(row, problem);
-        let inside = piece.first_row + row < total && group * width < problem.d;
-        let from = Problem::at(problem.q, piece.sequence.batch, head, query) + (group * width) as usize;
-        let from = q.wrapping_add(from);
-        if C::SCALED {
-            let load = |chunk: usize| Pack::<u32, 4>::load_nc(from.add(chunk * 8).cast()).0;
-            let words = interleave(if inside { [load(0), load(1)] } else { [[0; 4]; 2] });
-            for chunk in 0..2 {
-                let to = tile.add(fragments::place::<DT>(row, group * 2 + chunk));
-                Pack(words[chunk as usize]).store(to.as_ptr().cast());
-            }
-        } else {
-            let bytes = if inside { 16 } else { 0 };
-            cp_async::copy_16_zero_fill(tile.add(fragments::place::<DT>(row, group)), from, bytes);
-        }
-        at += THREADS;
-    }
 }
