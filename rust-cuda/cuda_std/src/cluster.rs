@@ -2,7 +2,6 @@
 
 use core::marker::PhantomData;
 
-use crate::mbarrier::Barrier;
 use crate::shared::SharedPtr;
 
 /// A pointer into the shared memory of some block of this cluster.
@@ -71,25 +70,6 @@ impl<T: crate::warp::Lane> ClusterPtr<T> {
         // SAFETY: the caller's promise.
         unsafe {
             ptx!("st.shared::cluster.b32 [{}], {};", in(reg32) self.address, in(reg32) value.to_bits(), options(nostack));
-        }
-    }
-}
-
-impl<T: crate::warp::Lane> ClusterPtr<T> {
-    /// Stores a value and completes its four bytes on `barrier`, which is in the same block: who waits for the barrier sees it, without a fence or a
-    /// barrier of the whole cluster. PTX `st.async.shared::cluster.mbarrier::complete_tx::bytes.b32`.
-    ///
-    /// # Safety
-    /// As for [`write`](Self::write); the barrier's phase expects the bytes, and its block does not end before it.
-    #[inline(always)]
-    pub unsafe fn write_async(self, value: T, barrier: ClusterPtr<Barrier>) {
-        // SAFETY: the caller's promise.
-        unsafe {
-            ptx!(
-                "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [{}], {}, [{}];",
-                in(reg32) self.address, in(reg32) value.to_bits(), in(reg32) barrier.address,
-                options(nostack),
-            );
         }
     }
 }

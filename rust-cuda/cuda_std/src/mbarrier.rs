@@ -6,7 +6,7 @@
 //!
 //! sm_90 unless noted (waiting and arriving locally: sm_80, without `try_wait`'s suspension).
 
-use crate::{cluster::ClusterPtr, shared::SharedPtr};
+use crate::{cluster::ClusterPtr, shared::SharedPtr, warp::Lane};
 
 /// A barrier's storage in shared memory.
 #[derive(Clone, Copy)]
@@ -240,6 +240,25 @@ impl ClusterPtr<Barrier> {
             ptx!(
                 "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [{}], {};",
                 in(reg32) self.addr(), in(reg32) bytes,
+                options(nostack),
+            );
+        }
+    }
+}
+
+impl<T: Lane> ClusterPtr<T> {
+    /// Stores a value and completes its four bytes on `barrier`, which is in the same block: who waits for the barrier sees it, without a fence or a
+    /// barrier of the whole cluster. PTX `st.async.shared::cluster.mbarrier::complete_tx::bytes.b32`.
+    ///
+    /// # Safety
+    /// As for [`write`](Self::write); the barrier's phase expects the bytes, and its block does not end before it.
+    #[inline(always)]
+    pub unsafe fn write_async(self, value: T, barrier: ClusterPtr<Barrier>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            ptx!(
+                "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [{}], {}, [{}];",
+                in(reg32) self.addr(), in(reg32) value.to_bits(), in(reg32) barrier.addr(),
                 options(nostack),
             );
         }
