@@ -1,4 +1,4 @@
-//! `where(…)`: which combinations of the listed types and values become instances.
+//! `where(…)`: which combinations of the listed types and values are wanted.
 
 use quote::ToTokens;
 use syn::{BinOp, Expr, ExprCall, Lit, UnOp, spanned::Spanned};
@@ -14,8 +14,22 @@ enum Value {
     Type(String),
 }
 
-/// Whether the condition holds for an instance.
-pub(super) fn admits(condition: &Expr, instance: &Instance) -> syn::Result<bool> {
+/// The instances for which the condition holds, if there is one.
+pub(super) fn wanted(instances: Vec<Instance>, condition: Option<&Expr>) -> syn::Result<Vec<Instance>> {
+    let Some(condition) = condition else { return Ok(instances) };
+    let mut wanted = Vec::new();
+    for instance in instances {
+        if admits(condition, &instance)? {
+            wanted.push(instance);
+        }
+    }
+    if wanted.is_empty() {
+        return Err(syn::Error::new(condition.span(), "no combination of the listed types and values passes"));
+    }
+    Ok(wanted)
+}
+
+fn admits(condition: &Expr, instance: &Instance) -> syn::Result<bool> {
     match evaluate(condition, instance)? {
         Value::Bool(yes) => Ok(yes),
         _ => Err(syn::Error::new(condition.span(), "a condition is true or false")),

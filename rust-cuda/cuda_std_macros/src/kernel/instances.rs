@@ -1,10 +1,10 @@
-//! One entry point for each wanted combination of listed types and values.
+//! One entry point for each combination of listed types and values.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
 use syn::{Expr, GenericArgument, ItemFn, Lit, PathArguments, Type, spanned::Spanned};
 
-use super::{attributes::Attributes, filter};
+use super::attributes::Attributes;
 
 /// One choice: a listed type, with the number by which the host knows it, or a value.
 #[derive(Clone)]
@@ -50,18 +50,6 @@ pub(super) fn enumerate(function: &ItemFn, attributes: &Attributes) -> syn::Resu
     };
     for instance in &mut instances {
         instance.arguments.sort_by_key(|(name, _)| order(name));
-    }
-    if let Some(condition) = &attributes.filter {
-        let mut wanted = Vec::new();
-        for instance in instances {
-            if filter::admits(condition, &instance)? {
-                wanted.push(instance);
-            }
-        }
-        if wanted.is_empty() {
-            return Err(syn::Error::new(condition.span(), "no combination of the listed types and values passes"));
-        }
-        instances = wanted;
     }
     let mut symbols: Vec<&str> = instances.iter().map(|instance| &*instance.symbol).collect();
     symbols.sort_unstable();

@@ -38,6 +38,7 @@ pub(crate) fn expand(attributes: TokenStream, item: TokenStream, source: Source)
     signature::check(&function, &attributes)?;
     let parameters = signature::parameters(&function)?;
     let instances = instances::enumerate(&function, &attributes)?;
+    let instances = filter::wanted(instances, attributes.filter.as_ref())?;
     let kernel = Kernel { attributes, function, parameters, instances, source };
 
     let body = body(&kernel.function);
