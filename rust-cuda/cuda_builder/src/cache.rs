@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::scratch;
 
@@ -34,4 +35,11 @@ pub(crate) fn clean(folder: &Path) {
             let _ = fs::remove_file(entry.path());
         }
     }
+}
+
+/// 128 bits as hexadecimal digits.
+pub(crate) fn hash(write: impl FnOnce(&mut SipHasher13)) -> String {
+    let mut hasher = SipHasher13::new();
+    write(&mut hasher);
+    format!("{:032x}", hasher.finish128().as_u128())
 }

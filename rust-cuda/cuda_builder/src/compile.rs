@@ -11,10 +11,12 @@ use ptx_archive::{Kernel, Param};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Arch, Options, cache,
+    Arch, Options,
+    cache::{self, hash},
     error::Problem,
-    frontend::{Cut, hash},
-    ir, ptx,
+    ir,
+    marker::Marker,
+    ptx,
     ptxas::{Ptxas, PtxasError, Resources},
     toolchain::Toolchain,
 };
@@ -33,6 +35,17 @@ const BEFORE_WGMMA: &str = "function(sroa),always-inline,";
 
 /// The text that indicates such accumulators.
 const WGMMA: &str = "wgmma.mma_async";
+
+/// The description of a kernel's cut, without the text.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Cut {
+    pub(crate) symbol: String,
+    /// The architecture that it is compiled for.
+    pub(crate) arch: Arch,
+    pub(crate) marker: Marker,
+    /// The hash of its inputs.
+    pub(crate) hash: String,
+}
 
 /// A kernel waiting to be compiled.
 pub(crate) struct Job {

@@ -9,10 +9,10 @@ use std::{
 };
 
 use crate::{
-    Error, cache,
+    Error,
+    cache::{self, hash},
     compile::{self, pipe},
     error::Problem,
-    frontend::hash,
     ir, parallel, scratch,
     toolchain::Toolchain,
 };

@@ -6,12 +6,11 @@ use std::{
     path::Path,
 };
 
-use serde::{Deserialize, Serialize};
-use siphasher::sip128::{Hasher128 as _, SipHasher13};
-
 use crate::{
-    Arch, Error, archive, cache, cargo,
-    compile::{Compiler, Done, Job},
+    Arch, Error, archive,
+    cache::{self, hash},
+    cargo,
+    compile::{Compiler, Cut, Done, Job},
     disassemble::Modules,
     error::{KernelError, Problem},
     ir,
@@ -40,17 +39,6 @@ pub(crate) struct Kernels {
     pub(crate) cut: bool,
     pub(crate) errors: Vec<KernelError>,
     pub(crate) warnings: Vec<String>,
-}
-
-/// The description of a kernel's cut, without the text.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Cut {
-    pub(crate) symbol: String,
-    /// The architecture that it is compiled for.
-    pub(crate) arch: Arch,
-    pub(crate) marker: Marker,
-    /// The hash of its inputs.
-    pub(crate) hash: String,
 }
 
 impl Frontend<'_> {
@@ -175,11 +163,4 @@ fn cuts<'a>(
         marker: marker.clone(),
         hash: reach.hash.clone(),
     })
-}
-
-/// 128 bits as hexadecimal digits.
-pub(crate) fn hash(write: impl FnOnce(&mut SipHasher13)) -> String {
-    let mut hasher = SipHasher13::new();
-    write(&mut hasher);
-    format!("{:032x}", hasher.finish128().as_u128())
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde::Deserialize;
 
-use crate::{Error, cargo, frontend::hash};
+use crate::{Error, cache::hash, cargo};
 
 /// The packages that the device crate is compiled from.
 pub(crate) struct Sources {

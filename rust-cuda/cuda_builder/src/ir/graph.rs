@@ -9,7 +9,7 @@ use super::{
     index::{Entry, Linkage},
     split,
 };
-use crate::frontend::hash;
+use crate::cache::hash;
 
 /// Modules whose items may refer to each other's.
 ///

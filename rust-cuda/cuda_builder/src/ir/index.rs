@@ -11,7 +11,7 @@ use super::{
     scan::{Token, tokens},
     split,
 };
-use crate::frontend::hash;
+use crate::cache::hash;
 
 /// A module's items, and the references between them.
 #[derive(Serialize, Deserialize)]
