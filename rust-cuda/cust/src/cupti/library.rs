@@ -3,11 +3,10 @@
 use std::ffi::{CStr, OsString, c_char};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use libloading::Library;
 
-use super::{CuptiError, FOLDER_VARIABLE, records};
+use super::{CuptiError, FOLDER_VARIABLE};
 
 /// The library's file names, newest first.
 const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
@@ -75,18 +74,9 @@ functions! {
 }
 
 impl Cupti {
-    /// The library, loaded at the first call and kept for the life of the process.
-    pub(super) fn get() -> Result<&'static Self, &'static CuptiError> {
-        static CUPTI: OnceLock<Result<Cupti, CuptiError>> = OnceLock::new();
-        let load = || {
-            let cupti = load(std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()))?;
-            // SAFETY: both functions are there for as long as the process, and do what the library asks of them.
-            unsafe { cupti.cuptiActivityRegisterCallbacks(records::requested, records::completed) }?;
-            Ok(cupti)
-        };
-        let cupti = CUPTI.get_or_init(load).as_ref()?;
-        records::read_by(cupti);
-        Ok(cupti)
+    /// Loads the library from the folder that [`FOLDER_VARIABLE`] names, or from where the linker finds it.
+    pub(super) fn load() -> Result<Self, CuptiError> {
+        load(std::env::var_os(FOLDER_VARIABLE).filter(|folder| !folder.is_empty()))
     }
 
     #[inline]

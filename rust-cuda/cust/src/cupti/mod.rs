@@ -49,7 +49,7 @@ pub struct Tracing {
 impl Tracing {
     /// Starts a tracing. The driver must have been initialised.
     pub fn start() -> Result<Self, CuptiError> {
-        let cupti = Cupti::get().map_err(Clone::clone)?;
+        let cupti = records::source().map_err(Clone::clone)?;
         let mut tracings = TRACINGS.lock().unwrap_or_else(PoisonError::into_inner);
         if *tracings == 0
             && let Err(error) = enable(cupti)

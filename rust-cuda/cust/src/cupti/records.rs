@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ptr::null;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::CuptiError;
 use super::library::{CONCURRENT_KERNEL, Cupti, EXTERNAL_CORRELATION};
 
 /// The kind of marks that are ours: other profilers use the first.
@@ -70,15 +71,21 @@ struct Read {
 
 static READ: Mutex<Read> = Mutex::new(Read { marks: BTreeMap::new(), kernels: Vec::new() });
 
-static READER: OnceLock<&'static Cupti> = OnceLock::new();
-
 fn read() -> MutexGuard<'static, Read> {
     READ.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sets the library that is called to read the buffers that it fills.
-pub(super) fn read_by(cupti: &'static Cupti) {
-    READER.get_or_init(|| cupti);
+static CUPTI: OnceLock<Result<Cupti, CuptiError>> = OnceLock::new();
+
+/// The library that the records come from, loaded at the first call and kept for the life of the process.
+pub(super) fn source() -> Result<&'static Cupti, &'static CuptiError> {
+    let load = || {
+        let cupti = Cupti::load()?;
+        // SAFETY: both functions are there for as long as the process, and do what the library asks of them.
+        unsafe { cupti.cuptiActivityRegisterCallbacks(requested, completed) }?;
+        Ok(cupti)
+    };
+    CUPTI.get_or_init(load).as_ref()
 }
 
 /// Kernels under marks from `first` on.
@@ -101,7 +108,7 @@ pub(super) fn clear() {
 }
 
 /// Gives the library a buffer to fill.
-pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
+unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
     // SAFETY: the layout is not empty; the library's pointers are to its own variables.
     unsafe {
         let fresh = alloc(BUFFER);
@@ -113,11 +120,11 @@ pub(super) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize
 }
 
 /// Reads a buffer that the library has filled, and frees it.
-pub(super) unsafe extern "C" fn completed(_: *mut (), _: u32, buffer: *mut u8, _: usize, valid: usize) {
+unsafe extern "C" fn completed(_: *mut (), _: u32, buffer: *mut u8, _: usize, valid: usize) {
     if buffer.is_null() {
         return;
     }
-    if let Some(cupti) = READER.get() {
+    if let Some(Ok(cupti)) = CUPTI.get() {
         let mut record = null();
         let mut read = read();
         // SAFETY: the buffer is one of ours, of which the library has filled as much as it says.
