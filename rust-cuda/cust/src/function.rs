@@ -5,10 +5,9 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use crate::error::{CudaError, CudaResult, ErrorCode};
+use crate::loaded::Loaded;
 use crate::memory::DeviceCopy;
-use crate::module::Loaded;
-use crate::stream::launch_config;
-use crate::sys::{CUfunction, CUlaunchAttribute, Handle};
+use crate::sys::{CUfunction, CUlaunchAttribute, CUlaunchConfig, CUstream, Handle};
 
 macro_rules! extents {
     ($(#[$doc:meta])* $name:ident) => {
@@ -200,6 +199,23 @@ impl LaunchAttribute {
         let mut raw = CUlaunchAttribute { id, ..Default::default() };
         raw.value[..3].copy_from_slice(&[a, b, c]);
         raw
+    }
+}
+
+pub(crate) fn launch_config(
+    grid: GridSize,
+    block: BlockSize,
+    shared_bytes: u32,
+    stream: CUstream,
+    attributes: &[CUlaunchAttribute],
+) -> CUlaunchConfig {
+    CUlaunchConfig {
+        grid: [grid.x, grid.y, grid.z],
+        block: [block.x, block.y, block.z],
+        shared_bytes,
+        stream,
+        attributes: attributes.as_ptr(),
+        count: attributes.len() as u32,
     }
 }
 

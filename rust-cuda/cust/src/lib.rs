@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod function;
 pub mod graph;
+mod loaded;
 pub mod memory;
 pub mod module;
 pub mod nvtx;

@@ -5,10 +5,10 @@ use std::fmt;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use crate::context::Context;
 use crate::error::{CudaError, CudaResult, ErrorCode};
 use crate::function::Function;
-use crate::sys::{CUlibrary, CUmodule, Handle, driver};
+use crate::loaded::{Loaded, loader};
+use crate::sys::CUmodule;
 
 const ERROR_LOG_BUFFER: u32 = 5;
 const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
@@ -19,14 +19,6 @@ const LOG_BYTES: usize = 8 << 10;
 /// A loaded module. Unloaded when it and all functions looked up in it are dropped.
 #[derive(Debug, Clone)]
 pub struct Module(Arc<Loaded>);
-
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    raw: Handle,
-    /// The library that the module is of, with drivers that have libraries.
-    library: Option<Handle>,
-    context: Context,
-}
 
 impl Module {
     /// Compiles PTX for the device of the current context. The driver caches compiled code, also on disk. With drivers from CUDA 12 on,
@@ -49,7 +41,6 @@ impl Module {
     /// # Safety
     /// The image must be complete, in one of the formats that the driver takes.
     unsafe fn load(image: *const c_void, options: &[ModuleJitOption]) -> Result<Self, JitError> {
-        let context = Context::current()?;
         let mut log = vec![0u8; LOG_BYTES];
         // Numbers are passed as the pointer's value.
         let logging =
@@ -59,21 +50,11 @@ impl Module {
         let count = keys.len() as u32;
         let (keys, values) = (keys.as_mut_ptr(), values.as_mut_ptr());
         // SAFETY: the image is the caller's promise; each option's value is of the documented kind, the log lives past the call.
-        let loaded = unsafe {
-            if has_libraries() {
-                load_library(image, keys, values, count).map(|(library, raw)| (Some(Handle(library)), raw))
-            } else {
-                let mut raw = null_mut();
-                call!(cuModuleLoadDataEx(&mut raw, image, count, keys, values)).map(|()| (None, raw))
-            }
-        };
-        match loaded {
-            Ok((library, raw)) => Ok(Self(Arc::new(Loaded { raw: Handle(raw), library, context }))),
-            Err(error) => {
-                let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
-                Err(JitError { error, log: String::from_utf8_lossy(&log[..end]).trim().to_owned() })
-            }
-        }
+        let loaded = unsafe { Loaded::new(image, keys, values, count) };
+        loaded.map(|loaded| Self(Arc::new(loaded))).map_err(|error| {
+            let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+            JitError { error, log: String::from_utf8_lossy(&log[..end]).trim().to_owned() }
+        })
     }
 
     /// The kernel with this name.
@@ -90,57 +71,6 @@ impl Module {
     pub fn as_raw(&self) -> CUmodule {
         self.0.as_raw()
     }
-}
-
-impl Loaded {
-    pub(crate) fn as_raw(&self) -> CUmodule {
-        self.raw.0
-    }
-}
-
-impl Drop for Loaded {
-    fn drop(&mut self) {
-        // SAFETY: the handles are ours, and are not used again; neither are its functions, which held on to them.
-        self.context.end(|| unsafe {
-            match &self.library {
-                Some(library) => call!(cuLibraryUnload(library.0)),
-                None => call!(cuModuleUnload(self.as_raw())),
-            }
-        });
-    }
-}
-
-/// Whether the driver has libraries, as from CUDA 12 on: these are compiled without the lock of the context.
-fn has_libraries() -> bool {
-    driver().is_ok_and(|driver| driver.cuLibraryLoadData.is_some() && driver.cuLibraryGetModule.is_some())
-}
-
-/// Loads a library, and its module for the current context, which may be what compiles it.
-///
-/// # Safety
-/// As for `cuLibraryLoadData`; what the options point to lives past the call.
-unsafe fn load_library(
-    image: *const c_void,
-    keys: *mut u32,
-    values: *mut *mut c_void,
-    count: u32,
-) -> CudaResult<(CUlibrary, CUmodule)> {
-    let (mut library, mut module) = (null_mut(), null_mut());
-    // SAFETY: the caller's promise; there are no options of libraries.
-    unsafe {
-        call!(cuLibraryLoadData(&mut library, image, keys, values, count, null_mut(), null_mut(), 0))?;
-        let found = call!(cuLibraryGetModule(&mut module, library));
-        if found.is_err() {
-            // What it says of a library that has just been loaded would hide the error.
-            let _ = call!(cuLibraryUnload(library));
-        }
-        found.map(|()| (library, module))
-    }
-}
-
-/// The driver's function that compiles.
-fn loader() -> &'static str {
-    if has_libraries() { "cuLibraryLoadData" } else { "cuModuleLoadDataEx" }
 }
 
 /// Options for the compilation of a module.

@@ -6,9 +6,9 @@ use std::ptr::null_mut;
 use crate::context::Context;
 use crate::error::{CudaError, CudaResult, ErrorCode};
 use crate::event::Event;
-use crate::function::{BlockSize, Function, GridSize, LaunchAttribute};
+use crate::function::{BlockSize, Function, GridSize, LaunchAttribute, launch_config};
 use crate::graph::Graph;
-use crate::sys::{CUlaunchAttribute, CUlaunchConfig, CUstream, Handle};
+use crate::sys::{CUlaunchAttribute, CUstream, Handle};
 
 flags! {
     /// How to make a stream.
@@ -175,23 +175,6 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: the handle is ours, and is not used again.
         self.context.end(|| unsafe { call!(cuStreamDestroy_v2(self.as_raw())) });
-    }
-}
-
-pub(crate) fn launch_config(
-    grid: GridSize,
-    block: BlockSize,
-    shared_bytes: u32,
-    stream: CUstream,
-    attributes: &[CUlaunchAttribute],
-) -> CUlaunchConfig {
-    CUlaunchConfig {
-        grid: [grid.x, grid.y, grid.z],
-        block: [block.x, block.y, block.z],
-        shared_bytes,
-        stream,
-        attributes: attributes.as_ptr(),
-        count: attributes.len() as u32,
     }
 }
 
