@@ -36,7 +36,7 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<()> {
 /// Runs a step with its output shown, and returns how it ended.
 pub(crate) fn status(what: &str, command: &mut Command) -> Result<ExitStatus> {
     eprintln!("==> {what}");
-    let _progress = Progress::start();
+    let _progress = Progress::start(root());
     command.status().with_context(|| cannot_start(what, command))
 }
 
@@ -46,7 +46,7 @@ fn cannot_start(what: &str, command: &Command) -> String {
 
 /// Runs a step and returns what it prints.
 pub(crate) fn output(what: &str, command: &mut Command) -> Result<String> {
-    let _progress = Progress::start();
+    let _progress = Progress::start(root());
     let output = command.stderr(Stdio::inherit()).output().with_context(|| cannot_start(what, command))?;
     if !output.status.success() {
         bail!("{what} failed ({})", output.status);

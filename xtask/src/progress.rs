@@ -1,11 +1,10 @@
 //! How far the kernels are while cargo builds: it shows nothing of what a build script does, and the first time that takes minutes.
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-
-use crate::cargo;
 
 const EVERY: Duration = Duration::from_secs(10);
 
@@ -13,9 +12,9 @@ const EVERY: Duration = Duration::from_secs(10);
 pub(crate) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Progress {
-    pub(crate) fn start() -> Progress {
+    pub(crate) fn start(workspace: &Path) -> Progress {
         let (end, ended) = mpsc::channel();
-        let target = cuda_builder::target_folder(cargo::root());
+        let target = cuda_builder::target_folder(workspace);
         // What a build that was killed has left stays as it is.
         let mut last = cuda_builder::progress(&target);
         // On a terminal it stands where cargo's bar is.
