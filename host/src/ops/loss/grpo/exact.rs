@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Normalisation, operator};
+use super::options::Normalisation;
 use crate::ops::loss::sequences;
 use crate::ops::model::*;
 use crate::runtime::error::Result;
@@ -43,7 +43,7 @@ impl Exact {
             ignored: params.i64("ignore_index")? as f64,
             bounds: [1.0 - params.f64("clip_low")?, 1.0 + params.f64("clip_high")?],
             beta: params.f64("beta")?,
-            normalisation: operator::normalisation(params)?,
+            normalisation: Normalisation::of(params)?,
         })
     }
 

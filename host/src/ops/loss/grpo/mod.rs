@@ -10,7 +10,8 @@ pub use options::{Grpo, Normalisation};
 
 pub(super) use self::call::{Objective, Values};
 pub(super) use self::exact::Exact;
-pub(super) use self::operator::{DIVISOR, NORMALISED, PARAMS, options};
+pub(super) use self::operator::{PARAMS, options};
+pub(super) use self::options::{DIVISOR, NORMALISED};
 use super::batch::RowLosses;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;

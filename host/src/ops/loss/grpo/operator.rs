@@ -5,16 +5,13 @@ use gpu_kernels::ops::loss::grpo::{self as gk, sequences};
 
 use super::call::Objective;
 use super::exact::Exact;
-use super::{Grpo, Normalisation};
+use super::options::{DIVISOR, Grpo, NORMALISED, Normalisation};
 use crate::ops::loss::batch::RowResults;
 use crate::ops::loss::sequences::count;
 use crate::ops::model::*;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
-
-pub(in crate::ops::loss) const NORMALISED: &str = "normalised";
-pub(in crate::ops::loss) const DIVISOR: &str = "divisor";
 
 pub(in crate::ops::loss) const PARAMS: [ParamInfo; 6] = [
     ParamInfo::float("clip_low", 0.2, "how far below 1 the ratio counts, up to 1"),
@@ -58,14 +55,6 @@ pub struct GrpoOf;
 /// [`grpo`](super::grpo()) in the registry.
 pub static GRPO: GrpoOf = GrpoOf;
 
-pub(super) fn normalisation(params: &Params) -> Result<Normalisation> {
-    Ok(match params.choice(NORMALISED)? {
-        "sequences" => Normalisation::Sequences,
-        "tokens" => Normalisation::Tokens,
-        _ => Normalisation::Constant(params.f32(DIVISOR)?),
-    })
-}
-
 pub(in crate::ops::loss) fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<Grpo<'a>> {
     let ignored = params.i64("ignore_index")?;
     let ignored =
@@ -74,7 +63,7 @@ pub(in crate::ops::loss) fn options<'a>(args: &Arguments<'a>, params: &Params) -
     let reference = args.optional_input("reference")?;
     Ok(Grpo {
         clip: [params.f32("clip_low")?, params.f32("clip_high")?],
-        normalisation: normalisation(params)?,
+        normalisation: Normalisation::of(params)?,
         ignored,
         old: args.optional_input("old")?,
         penalty: reference.map(|reference| (beta, reference)),

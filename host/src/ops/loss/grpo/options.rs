@@ -3,9 +3,13 @@
 use gpu_kernels::ops::loss::grpo as gk;
 
 use crate::ops::loss::batch::{finite, in_range, reciprocal};
-use crate::ops::model::OpInfo;
+use crate::ops::model::{OpInfo, Params};
 use crate::runtime::error::Result;
 use crate::runtime::view::View;
+
+/// The parameters that a [`Normalisation`] is read from.
+pub(in crate::ops::loss) const NORMALISED: &str = "normalised";
+pub(in crate::ops::loss) const DIVISOR: &str = "divisor";
 
 /// How the tokens' losses are reduced.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +21,17 @@ pub enum Normalisation {
     Tokens,
     /// The sum over all tokens that count, divided by this: Dr. GRPO, with sequences × greatest length.
     Constant(f32),
+}
+
+impl Normalisation {
+    /// The one that the parameters name.
+    pub(super) fn of(params: &Params) -> Result<Self> {
+        Ok(match params.choice(NORMALISED)? {
+            "sequences" => Self::Sequences,
+            "tokens" => Self::Tokens,
+            _ => Self::Constant(params.f32(DIVISOR)?),
+        })
+    }
 }
 
 /// The options of the objective.
