@@ -1,6 +1,5 @@
 //! The divergence in f64.
 
-use super::operator;
 use super::options::Divergence;
 use crate::ops::model::*;
 use crate::runtime::error::Result;
@@ -66,7 +65,7 @@ impl<'a> Exact<'a> {
             targets: inputs.optional("targets").map(|targets| targets.to_f64()),
             rows,
             classes,
-            divergence: operator::divergence(params)?,
+            divergence: Divergence::of(params)?,
             temperature: params.f64("temperature")?,
             ignored: params.i64("ignore_index")? as f64,
             is_mean: !params.bool("sum")?,

@@ -112,20 +112,12 @@ impl KlDivergenceOf {
     }
 }
 
-pub(super) fn divergence(params: &Params) -> Result<Divergence> {
-    Ok(match params.choice("divergence")? {
-        "forward" => Divergence::Forward,
-        "reverse" => Divergence::Reverse,
-        _ => Divergence::JensenShannon(params.f32("beta")?),
-    })
-}
-
 pub(in crate::ops::loss) fn options<'a>(args: &Arguments<'a>, params: &Params) -> Result<KlDivergence<'a>> {
     let ignored = params.i64("ignore_index")?;
     let ignored =
         i32::try_from(ignored).map_err(|_| params.info().param_error("ignore_index", ignored, "a 32-bit number"))?;
     Ok(KlDivergence {
-        divergence: divergence(params)?,
+        divergence: Divergence::of(params)?,
         temperature: params.f32("temperature")?,
         is_mean: !params.bool("sum")?,
         ignored,

@@ -3,7 +3,7 @@
 use gpu_kernels::ops::loss::kl_divergence as gk;
 
 use crate::ops::loss::batch::{Batch, in_range, reciprocal};
-use crate::ops::model::OpInfo;
+use crate::ops::model::{OpInfo, Params};
 use crate::runtime::error::Result;
 use crate::runtime::view::View;
 
@@ -17,6 +17,17 @@ pub enum Divergence {
     /// β·KL(p‖m) + (1 − β)·KL(q‖m) with m = β·p + (1 − β)·q, for this β from 0 to 1. At the ends, where that would be 0, it
     /// stands for the forward and the reverse divergence, as in on-policy distillation.
     JensenShannon(f32),
+}
+
+impl Divergence {
+    /// The one that the parameters name.
+    pub(super) fn of(params: &Params) -> Result<Self> {
+        Ok(match params.choice("divergence")? {
+            "forward" => Self::Forward,
+            "reverse" => Self::Reverse,
+            _ => Self::JensenShannon(params.f32("beta")?),
+        })
+    }
 }
 
 /// The options of a divergence. The losses of rows that count are reduced to their mean by default.
