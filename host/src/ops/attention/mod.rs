@@ -9,10 +9,9 @@ pub mod decode;
 mod exact;
 pub mod forward;
 pub mod fp8;
-mod hopper;
+mod maps;
 mod options;
 mod problem;
-mod three_launches;
 
 pub use backward::{
     AttentionGradients, AttentionGradientsMut, Saved, attention_backward, attention_backward_into,
@@ -31,6 +30,7 @@ pub(in crate::ops) use options::checked_softcap;
 use super::model::{
     Arrangement, Case, CaseClass, InputSpec, MetaArg, Metas, OpInfo, ParamInfo, Params, Tolerance, Values, roundoff,
 };
+use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
 
@@ -167,6 +167,20 @@ fn aligned(case: &Case, tensors: &[&str]) -> bool {
     case.dtype != DType::F32
         && case.dims.get("d").is_some_and(|d| d > 0 && d.is_multiple_of(8))
         && tensors.iter().all(aligned)
+}
+
+/// Whether the Hopper path can run the case on such a device.
+fn fits_hopper(device: &DeviceInfo, case: &Case, tensors: &[&str]) -> bool {
+    let Ok([keys, d]) = case.dims(["k", "d"]) else { return false };
+    let plain = |params: &Params| params.f32("softcap").is_ok_and(|cap| cap == 0.0);
+    let broadcast = tensors.iter().any(|name| !case.arrangement(name).broadcast.is_empty());
+    device.compute_capability == (9, 0)
+        && aligned(case, tensors)
+        && [64, 128].contains(&d)
+        && keys > 0
+        && plain(&case.params)
+        && !["slopes", "cu_q", "cu_k"].into_iter().any(|name| case.has(name))
+        && !broadcast
 }
 
 /// Whether the readable kernels run the case as well. They skip the cases that are large only because of the tiles of other

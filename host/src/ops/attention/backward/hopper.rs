@@ -5,7 +5,7 @@ use gpu_kernels::ops::attention::backward::delta;
 use gpu_kernels::ops::attention::backward::hopper::{self, finish, prepare};
 use half::{bf16, f16};
 
-use super::super::hopper::{addressable, tile_map};
+use super::super::maps::{addressable, tile_map};
 use super::call::{Call, Numbers};
 use super::{INFO, Saved};
 use crate::ops::elementwise::grid;

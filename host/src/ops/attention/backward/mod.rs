@@ -185,7 +185,7 @@ static INFO: OpInfo = OpInfo {
             name: "hopper",
             doc: "TMA and wgmma, compute capability 9.0, all gradients at once: what is picked for d 64 and 128 without packing, lengths, \
                   soft cap and ALiBi, unless results have to be reproducible",
-            applies: |device, case| super::hopper::fits_case(device, case, TENSORS) && !case.has("key_lengths"),
+            applies: |device, case| super::fits_hopper(device, case, TENSORS) && !case.has("key_lengths"),
             launch: |stream, args, params| dispatch!(INFO, args.dtype("q")?, float => |T| Call::<T>::of(stream, args, params)?.launch_hopper(stream)),
         },
         Variant {

@@ -6,7 +6,7 @@ use gpu_kernels::ops::attention::fp8::hopper::{self, AttentionFp8Hopper};
 use gpu_kernels::ops::attention::fp8::prepare::{self, AttentionFp8Prepare};
 use gpu_kernels::ops::attention::fp8::simple;
 
-use super::super::hopper::{addressable, boxes, tile_map};
+use super::super::maps::{addressable, boxes, tile_map};
 use super::super::problem::{self, Checked};
 use super::{Attention, Fp8Heads, INFO};
 use crate::f8e4m3;

@@ -6,16 +6,14 @@ use gpu_kernels::ops::attention as gk;
 use gpu_kernels::ops::attention::forward::hopper::{self, AttentionHopper};
 use half::{bf16, f16};
 
-use super::aligned;
-use super::forward::{Call, INFO};
+use super::super::maps::{addressable, tile_map};
+use super::INFO;
+use super::call::Call;
 use crate::ops::elementwise::grid;
-use crate::ops::model::{Case, Params};
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
 use crate::runtime::shape::Shape;
 use crate::runtime::stream::Stream;
-use crate::runtime::tensor_map::{L2Promotion, OobFill, Swizzle, TensorMapDesc};
 
 type Args<T> = (
     TensorMap,
@@ -103,62 +101,4 @@ impl<T: Float + Half> Call<'_, T> {
             _ => self.launch_tma::<AttentionHopper<T, 128, 128, 2>>(stream, Tile { keys: 128, consumers: 2 }),
         }
     }
-}
-
-/// The maximum stride that a tensor map holds, in elements of up to two bytes.
-const MAX_STRIDE: usize = 1 << 39;
-
-/// Whether a tensor map can describe such a tensor.
-pub(super) fn addressable(shape: &Shape, strides: &[usize]) -> bool {
-    shape.iter().zip(strides).take(3).all(|(&len, &stride)| len < 2 || (1..MAX_STRIDE).contains(&stride))
-}
-
-/// The tensor map of `[batch, heads, tokens, d]`, copied in boxes of `rows` tokens with the 128-byte swizzle.
-pub(super) fn tile_map(
-    stream: &Stream,
-    address: u64,
-    dtype: DType,
-    shape: &Shape,
-    strides: &[usize],
-    rows: u32,
-) -> Result<TensorMap> {
-    boxes(stream, address, dtype, (shape, strides), [hopper::PANEL, rows], Swizzle::B128)
-}
-
-/// The tensor map of four dimensions, the last of them contiguous, copied in boxes of these numbers of columns and rows.
-pub(super) fn boxes(
-    stream: &Stream,
-    address: u64,
-    dtype: DType,
-    (shape, strides): (&Shape, &[usize]),
-    [columns, rows]: [u32; 2],
-    swizzle: Swizzle,
-) -> Result<TensorMap> {
-    // Innermost dimension first, as TMA requires. The stride of a single head or token does not matter, but it must be valid.
-    let dim = |i: usize| shape[i] as u64;
-    let stride = |i: usize| if shape[i] > 1 { (strides[i] * dtype.size()) as u64 } else { 16 };
-    stream.device().tensor_map(&TensorMapDesc {
-        address,
-        dtype,
-        dims: &[dim(3), dim(2), dim(1), dim(0)],
-        strides_bytes: &[stride(2), stride(1), stride(0)],
-        box_dims: &[columns, rows, 1, 1],
-        swizzle,
-        l2_promotion: L2Promotion::B256,
-        oob_fill: OobFill::Zero,
-    })
-}
-
-/// Whether the Hopper path can run the case on such a device.
-pub(super) fn fits_case(device: &DeviceInfo, case: &Case, tensors: &[&str]) -> bool {
-    let Ok([keys, d]) = case.dims(["k", "d"]) else { return false };
-    let plain = |params: &Params| params.f32("softcap").is_ok_and(|cap| cap == 0.0);
-    let broadcast = tensors.iter().any(|name| !case.arrangement(name).broadcast.is_empty());
-    device.compute_capability == (9, 0)
-        && aligned(case, tensors)
-        && [64, 128].contains(&d)
-        && keys > 0
-        && plain(&case.params)
-        && !["slopes", "cu_q", "cu_k"].into_iter().any(|name| case.has(name))
-        && !broadcast
 }

@@ -4,7 +4,9 @@ use cuda_std::float::Half;
 use gpu_kernels::ops::attention::forward::weights;
 use half::{bf16, f16};
 
-use super::forward::{Call, INFO};
+use super::super::fits_simple;
+use super::INFO;
+use super::call::Call;
 use crate::ops::gemm::{gemm_into, gemm_to_f32_into};
 use crate::ops::model::{Arrangement, Case};
 use crate::runtime::dtype::{DType, Float};
@@ -60,5 +62,5 @@ pub(super) fn fits_case(case: &Case, tensors: &[&str]) -> bool {
         let Arrangement { row_pad, order, broadcast, .. } = case.arrangement(name);
         row_pad == 0 && order.is_empty() && broadcast.is_empty()
     };
-    case.dtype != DType::F32 && super::fits_simple(case) && tensors.iter().all(dense) && !case.has("cu_q")
+    case.dtype != DType::F32 && fits_simple(case) && tensors.iter().all(dense) && !case.has("cu_q")
 }
