@@ -3,9 +3,10 @@
 use gpu_kernels::lessons::pointer_chase as gk;
 
 use super::experiments::PLACES;
-use super::plan::{Facts, Plan, Run, part, with};
+use super::plan::Plan;
 use super::quantity::{LOADED, MOVED, MULTIPLY_ADDS, Quantity, TENSOR_FLOPS, WAVEFRONTS};
-use super::text::{digits, or_dash};
+use super::run::{Run, part, with};
+use super::text::{Facts, digits, or_dash};
 use super::{Lesson, bus};
 use crate::ops::model::{Bound, ParamValue};
 use crate::runtime::device::{BackendKind, DeviceInfo};

@@ -1,7 +1,8 @@
 //! Online softmax, and the attention built on it.
 
-use super::plan::{Plan, Run, plain_part};
+use super::plan::Plan;
 use super::quantity::{LAUNCHES, LEAST, LOADED};
+use super::run::{Run, plain_part};
 use super::{Lesson, roofline, text};
 use crate::check::bench::Timing;
 use crate::runtime::device::DeviceInfo;

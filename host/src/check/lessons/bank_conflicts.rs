@@ -2,8 +2,9 @@
 
 use gpu_kernels::ops::layout::transpose::{Conflicted, Padded, Placement, Swizzled, TILE};
 
-use super::plan::{Plan, Run, variant};
+use super::plan::Plan;
 use super::quantity::{CONFLICTS, WAVEFRONTS};
+use super::run::{Run, variant};
 use super::{Lesson, text};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;

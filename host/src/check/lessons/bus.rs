@@ -2,8 +2,7 @@
 
 use std::process::Command;
 
-use super::plan::Facts;
-use super::text::{count, digits, or_dash};
+use super::text::{Facts, count, digits, or_dash};
 use crate::runtime::device::Device;
 use crate::runtime::error::Result;
 use crate::runtime::tensor::Tensor;

@@ -1,7 +1,8 @@
 //! Coalescing.
 
-use super::plan::{Plan, Run, part, variant};
+use super::plan::Plan;
 use super::quantity::{SECTORS_A_LOAD, SECTORS_A_STORE};
+use super::run::{Run, part, variant};
 use super::{Lesson, text};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;

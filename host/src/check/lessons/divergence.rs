@@ -1,7 +1,8 @@
 //! Control divergence.
 
-use super::plan::{Plan, Run, part, with};
+use super::plan::Plan;
 use super::quantity::MULTIPLY_ADDS;
+use super::run::{Run, part, with};
 use super::{Lesson, text};
 use crate::ops::model::{Bound, ParamValue};
 use crate::runtime::device::DeviceInfo;

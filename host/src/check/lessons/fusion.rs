@@ -1,8 +1,9 @@
 //! Operator fusion.
 
 use super::experiments::GELU_OPERANDS;
-use super::plan::{Plan, Run, part, variant};
+use super::plan::Plan;
 use super::quantity::{LAUNCHES, MOVED};
+use super::run::{Run, part, variant};
 use super::{Lesson, text};
 use crate::check::bench::Timing;
 use crate::runtime::device::DeviceInfo;

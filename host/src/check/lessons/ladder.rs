@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Facts, part};
-use super::text::{digits, or_dash};
+use super::run::part;
+use super::text::{Facts, digits, or_dash};
 use super::tiling::Tiling;
 use crate::check::bench::{Prepared, Timing};
 use crate::check::peers::Cublas;

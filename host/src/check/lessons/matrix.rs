@@ -1,9 +1,10 @@
 //! The matrix mystery: a product's speed against its size.
 
 use super::ladder::{ALIGNMENTS, Ladder, Path, Product, Rung};
-use super::plan::{Plan, Run};
+use super::plan::Plan;
 use super::quantity::{LAUNCHES, TENSOR_FLOPS};
-use super::teach::Results;
+use super::results::Results;
+use super::run::Run;
 use super::{Lesson, text};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::Result;

@@ -19,7 +19,9 @@ mod plan;
 mod precision;
 mod quantity;
 mod recomputation;
+mod results;
 mod roofline;
+mod run;
 mod sgemm;
 mod sums;
 mod teach;
@@ -30,11 +32,14 @@ mod waves;
 pub use anatomy::of_device;
 pub use ladder::{Path, Rung};
 pub use ncu::count_by_ncu;
-pub use plan::{Facts, Plan, Prediction, Run};
+pub use plan::Plan;
 pub use quantity::Quantity;
 #[cfg(feature = "cli")]
-pub(crate) use teach::agree;
-pub use teach::{Count, KernelPlace, Measured, Taught, Time, launch_counted, teach};
+pub(crate) use results::agree;
+pub use results::{Count, KernelPlace, Measured, Taught, Time};
+pub use run::{Prediction, Run};
+pub use teach::{launch_counted, teach};
+pub use text::Facts;
 
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::{Error, Result};

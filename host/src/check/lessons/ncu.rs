@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use super::teach::Taught;
+use super::results::Taught;
 use crate::runtime::error::{Error, Result};
 
 const PROGRAM: &str = "ncu";

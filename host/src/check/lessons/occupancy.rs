@@ -4,8 +4,10 @@ use cuda_std::launch::Kernel;
 use gpu_kernels::lessons::packs_in_flight::PacksInFlight;
 use gpu_kernels::lessons::reverse_blocks::{self as gk, ReverseBlocks};
 
-use super::plan::{Facts, Plan, Run, variant};
+use super::plan::Plan;
 use super::quantity::RESIDENT_WARPS;
+use super::run::{Run, variant};
+use super::text::Facts;
 use super::{Lesson, text};
 use crate::check::bench::Timing;
 use crate::runtime::device::DeviceInfo;

@@ -1,7 +1,9 @@
 //! Low precision.
 
-use super::plan::{Facts, Plan, Run, part};
+use super::plan::Plan;
 use super::quantity::{LEAST, MOVED};
+use super::run::{Run, part};
+use super::text::Facts;
 use super::{Lesson, anatomy, sums, text};
 use crate::ops;
 use crate::ops::model::Bound;

@@ -1,7 +1,8 @@
 //! Recomputation of activations.
 
-use super::plan::{Plan, Run, part};
+use super::plan::Plan;
 use super::quantity::MOVED;
+use super::run::{Run, part};
 use super::{Lesson, text};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;

@@ -2,9 +2,10 @@
 
 use super::Lesson;
 use super::anatomy::ridge;
-use super::plan::{Facts, Plan, Run, part};
+use super::plan::Plan;
 use super::quantity::{FLOPS, LEAST};
-use super::text::{digits, or_dash};
+use super::run::{Run, part};
+use super::text::{Facts, digits, or_dash};
 use crate::check::bench::Timing;
 use crate::check::registry::OPERATORS;
 use crate::ops::model::{Bound, CaseClass, Cost, Dims, Operator};

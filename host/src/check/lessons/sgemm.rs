@@ -3,8 +3,10 @@
 use gpu_kernels::ops::gemm::sgemm as gk;
 use gpu_kernels::ops::gemm::sgemm::ladder;
 
-use super::plan::{Facts, Plan, Run, variant};
+use super::plan::Plan;
 use super::quantity::{LOADED, LOADED_BY_WARPS, WAVEFRONTS, WAVEFRONTS_OF_PTX};
+use super::run::{Run, variant};
+use super::text::Facts;
 use super::{Lesson, text};
 use crate::check::bench::Timing;
 use crate::ops::model::Bound;

@@ -1,9 +1,9 @@
 //! The accumulation half of the precision lesson: sums kept in 16 bits and in 32.
 
 use super::experiments::{KEPT, sum};
-use super::plan::{Facts, Run, part, with};
 use super::quantity::LOADED;
-use super::text::digits;
+use super::run::{Run, part, with};
+use super::text::{Facts, digits};
 use crate::check::{Operands, random, registry};
 use crate::ops::model::{InputSpec, ParamValue, Params, Values, roundoff};
 use crate::runtime::device::{Device, DeviceInfo};

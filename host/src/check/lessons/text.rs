@@ -1,4 +1,4 @@
-//! Numbers as lessons write them.
+//! Numbers as lessons write them, and tables of them.
 
 /// A count of bytes, operations or anything else: `1.5 M`.
 pub(in crate::check) fn count(value: f64) -> String {
@@ -29,6 +29,17 @@ pub(in crate::check) fn times(more: f64, less: f64) -> String {
 /// A rate or a size that a device may not tell.
 pub(in crate::check) fn or_dash(value: Option<f64>, unit: &str) -> String {
     value.map_or_else(|| "-".to_owned(), |value| format!("{}{unit}", count(value)))
+}
+
+/// Numbers with headings.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Facts {
+    /// What it shows.
+    pub title: String,
+    /// Headings; one that starts with `>` is over numbers.
+    pub headings: Vec<&'static str>,
+    /// Rows of as many cells.
+    pub rows: Vec<Vec<String>>,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
-use super::plan::{part, variant};
+use super::run::{part, variant};
 use crate::check::bench::Timing;
 use crate::ops::gemm::plan;
 use crate::runtime::device::DeviceInfo;

@@ -1,7 +1,9 @@
 //! Tile and wave quantization.
 
-use super::plan::{Facts, Plan, Run};
+use super::plan::Plan;
 use super::quantity::{BLOCKS, TENSOR_FLOPS};
+use super::run::Run;
+use super::text::Facts;
 use super::tiling::Tiling;
 use super::{Lesson, text};
 use crate::ops::model::Bound;
