@@ -1,15 +1,17 @@
 //! The one error type: every message names the operator, the argument and the values seen.
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::path::PathBuf;
 
+use ptx_archive::Arch;
+
 mod cuda_version;
+mod finding;
 
 pub use self::cuda_version::CudaVersion;
-use crate::runtime::device::Device;
+pub use self::finding::Finding;
 use crate::runtime::dtype::DType;
-use crate::runtime::kernels::Arch;
-use crate::runtime::sim::Finding;
 
 /// What every fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -125,7 +127,7 @@ pub enum Error {
         name: String,
     },
     /// The simulator ran a kernel and found it at fault. The device goes on.
-    #[error("{}", findings_text(findings))]
+    #[error("{}", finding::text(findings))]
     Findings {
         /// What it found, what ended the launch first.
         findings: Vec<Finding>,
@@ -333,7 +335,12 @@ impl Error {
     }
 
     /// An [`Error::DeviceMismatch`].
-    pub(crate) fn device_mismatch(op: &'static str, arg: &'static str, found: &Device, expected: &Device) -> Self {
+    pub(crate) fn device_mismatch(
+        op: &'static str,
+        arg: &'static str,
+        found: impl Display,
+        expected: impl Display,
+    ) -> Self {
         let (mut found, expected) = (found.to_string(), expected.to_string());
         if found == expected {
             // Simulators of their own all have the number 0, so that both names are equal.
@@ -346,14 +353,14 @@ impl Error {
     pub fn param(
         op: impl Into<String>,
         param: impl Into<String>,
-        found: impl std::fmt::Display,
+        found: impl Display,
         expected: impl Into<String>,
     ) -> Self {
         Self::InvalidParam { op: op.into(), param: param.into(), found: found.to_string(), expected: expected.into() }
     }
 
     /// An [`Error::File`].
-    pub fn file(path: impl Into<PathBuf>, reason: impl std::fmt::Display) -> Self {
+    pub fn file(path: impl Into<PathBuf>, reason: impl Display) -> Self {
         Self::File { path: path.into(), reason: reason.to_string() }
     }
 
@@ -394,14 +401,6 @@ fn suggest(nearest: &[String]) -> String {
 /// A code in brackets, where there is one.
 fn numbered(code: u32) -> String {
     if code == 0 { String::new() } else { format!(" ({code})") }
-}
-
-fn findings_text(findings: &[Finding]) -> String {
-    match findings {
-        [] => "nothing was found".to_owned(),
-        [only] => only.to_string(),
-        [first, more @ ..] => format!("{first} (and {} more)", more.len()),
-    }
 }
 
 fn bytes(n: u64) -> String {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::runtime::backend::{Backend, Outcome, RawEvent, RawStream};
-use crate::runtime::device::lock;
+use crate::runtime::mutex::lock;
 
 /// A backend's stream and its place among the others. Lives as long as the device, so that a slot stays the same stream.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The roof of a device: what memory and arithmetic can do at most.
 
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
+use crate::runtime::info::DeviceInfo;
 
 /// What limits an operator on an ideal device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,7 +5,8 @@
 //! on a GPU: then the error comes from a later call on the stream, or on one that waits for it, and at the latest from the one that
 //! waits for the work.
 
-pub use crate::runtime::backend::sim::{AsyncCompletion, Finding, GpuModel, HotLine, Occupancy, Profile, Settings};
+pub use crate::runtime::backend::sim::{AsyncCompletion, GpuModel, HotLine, Occupancy, Profile, Settings};
+pub use crate::runtime::error::Finding;
 
 use crate::runtime::backend::sim::{self, SimBackend};
 use crate::runtime::device::Device;

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::runtime::device::{Device, lock};
+use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
+use crate::runtime::mutex::lock;
 use crate::runtime::queue::Queue;
 use crate::runtime::stream::Stream;
 

@@ -17,8 +17,8 @@ use std::ffi::c_void;
 use std::fmt;
 use std::ptr::null_mut;
 
-use crate::runtime::device::{BackendKind, DeviceInfo};
 use crate::runtime::error::{Error, Result};
+use crate::runtime::info::{BackendKind, DeviceInfo};
 use crate::runtime::kernels::KernelImage;
 use crate::runtime::tensor_map::TensorMapDesc;
 use cuda_std::launch::TensorMap;

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 
-use super::{BackendKind, Device, Inner, lock};
+use super::{BackendKind, Device, Inner};
 use crate::runtime::backend;
 use crate::runtime::backend::sim::SimBackend;
 use crate::runtime::environment::variable;
 use crate::runtime::error::{Error, Result};
+use crate::runtime::mutex::lock;
 
 /// Which device of which backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

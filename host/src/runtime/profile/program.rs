@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::Profile;
 use super::recording::Recording;
 use super::trace::document;
-use crate::runtime::device::lock;
+use crate::runtime::mutex::lock;
 
 /// Names the file for the trace.
 pub(crate) const VARIABLE: &str = "WARPSMITH_PROFILE";

@@ -27,8 +27,8 @@ use cust::memory::{
 use cust::stream::{Stream, StreamFlags, StreamWaitEventFlags};
 
 use super::{Backend, Failure, Launch, Outcome, RawEvent, RawFunction, RawStream};
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::{CudaVersion, Error};
+use crate::runtime::info::DeviceInfo;
 use crate::runtime::kernels::KernelImage;
 use crate::runtime::tensor_map::TensorMapDesc;
 pub(crate) use cust::{cupti, nvtx};

@@ -14,9 +14,9 @@ use super::code::opening;
 use super::staging::Staging;
 use super::{CudaBackend, Owned};
 use crate::runtime::backend::no_such_device;
-use crate::runtime::device::{BackendKind, DeviceInfo};
 use crate::runtime::environment::variable;
 use crate::runtime::error::{CudaVersion, Error, Result};
+use crate::runtime::info::{BackendKind, DeviceInfo};
 use crate::runtime::kernels::Arch;
 
 /// Tensor maps came with it.

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use warpsim::{Gpu, Kernel, Module, Options};
 
-use super::{Finding, INVALID_VALUE, Profile, Settings, failure, memory_bytes};
+use super::{INVALID_VALUE, Profile, Settings, failure, memory_bytes};
 use crate::runtime::backend::{Launch, Outcome};
-use crate::runtime::device::lock;
-use crate::runtime::error::{Error, Result};
+use crate::runtime::error::{Error, Finding, Result};
+use crate::runtime::mutex::lock;
 
 /// Where profiles go.
 pub(super) type Profiles = Arc<Mutex<Vec<Profile>>>;

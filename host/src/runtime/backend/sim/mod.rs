@@ -15,14 +15,14 @@ use std::sync::{Mutex, MutexGuard};
 use cuda_std::launch::TensorMap;
 
 use super::{Backend, Failure, Launch, Outcome, RawEvent, RawFunction, RawStream};
-use crate::runtime::device::{BackendKind, DeviceInfo, lock};
 use crate::runtime::error::{CudaVersion, Error, Result};
+use crate::runtime::info::{BackendKind, DeviceInfo};
 use crate::runtime::kernels::KernelImage;
+use crate::runtime::mutex::lock;
 use crate::runtime::tensor_map::TensorMapDesc;
 use launch::{Function, Job};
 use streams::{Machine, Op, access};
 
-pub use finding::Finding;
 pub(crate) use launch::{unordered, with_kernels, with_settings};
 pub use model::GpuModel;
 pub(crate) use model::SMALL;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::{Error, Result};
+use crate::runtime::info::DeviceInfo;
 
 /// Few multiprocessors, so that grids which stay on the device take several turns on small problems as well. It stands for no GPU,
 /// and has no clocks.
