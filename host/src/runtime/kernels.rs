@@ -36,6 +36,8 @@ pub struct KernelImage {
     pub programmatic: bool,
     /// Whether its blocks wait for each other, so that all of a grid have to be on the device at once.
     pub cooperative: bool,
+    /// How far the driver's compiler is to optimise it, from 0 to 3; as it likes without.
+    pub opt_level: Option<u32>,
     /// Bytes of each parameter.
     pub param_sizes: &'static [usize],
 }
@@ -131,6 +133,7 @@ fn list(archive: Archive) -> &'static [KernelImage] {
         shared_bytes: kernel.shared_bytes,
         programmatic: kernel.programmatic,
         cooperative: kernel.cooperative,
+        opt_level: kernel.opt_level,
         param_sizes: kernel.params.iter().map(|param| param.bytes as usize).collect::<Vec<_>>().leak(),
     };
     archive.kernels().iter().enumerate().map(image).collect::<Vec<_>>().leak()

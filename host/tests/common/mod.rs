@@ -69,6 +69,7 @@ pub(crate) const fn image<K: Kernel>(arch: Arch, ptx: &'static str) -> KernelIma
         shared_bytes: K::SHARED_BYTES as u32,
         programmatic: false,
         cooperative: false,
+        opt_level: None,
         param_sizes: <K::Args as Args>::SIZES,
     }
 }

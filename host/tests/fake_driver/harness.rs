@@ -46,6 +46,7 @@ const fn image(symbol: &'static str, arch: Arch, ptx: &'static str, param_sizes:
         shared_bytes: 0,
         programmatic: false,
         cooperative: false,
+        opt_level: None,
         param_sizes,
     }
 }
@@ -55,6 +56,7 @@ pub(crate) static IMAGES: &[KernelImage] = &[
     KernelImage {
         shared_bytes: 100_000,
         cluster: [16, 1, 1],
+        opt_level: Some(1),
         ..image("fake_big", Arch::Sm80, ".version 7.8 .entry fake_big", &[4])
     },
     image("fake_broken", Arch::Sm80, ".version 7.8 nothing", &[4]),

@@ -320,14 +320,14 @@ fn impossible_launches() {
             assert_eq!(
                 calls(),
                 [
-                    "load",
+                    "load [(7, 0x1)]",
                     "fake_big attribute 8 = 100000",
                     "fake_big attribute 9 = 100",
                     "fake_big attribute 14 = 1",
                     "fake_big <<<32.1.1, 128.1.1, 100000>>> on s0",
                     "fake_big <<<16.1.1, 128.1.1, 100000>>> on s0",
                 ],
-                "loaded once, prepared once"
+                "loaded once, at its level of optimisation, prepared once"
             );
         }
     });

@@ -54,7 +54,7 @@ pub(crate) struct Job {
     pub(crate) ir: String,
 }
 
-/// Groups of jobs that run together, in order: for one architecture, and few or small, because ptxas takes as long to start as
+/// Groups of jobs that run together, in order: for one architecture and level of optimisation, and few or small, because ptxas takes as long to start as
 /// to assemble a small kernel.
 pub(crate) fn groups(jobs: &[Job], threads: usize) -> Vec<Vec<&Job>> {
     const MOST: usize = 8;
@@ -63,8 +63,9 @@ pub(crate) fn groups(jobs: &[Job], threads: usize) -> Vec<Vec<&Job>> {
     let most = (jobs.len() / (4 * threads)).clamp(1, MOST);
     let bytes = |group: &[&Job]| group.iter().map(|job| job.ir.len()).sum::<usize>();
     let mut groups: Vec<Vec<&Job>> = Vec::new();
+    let alike = |job: &Job| (job.cut.arch, job.cut.marker.opt_level);
     for job in jobs {
-        let last = groups.iter_mut().rev().find(|group| group[0].cut.arch == job.cut.arch);
+        let last = groups.iter_mut().rev().find(|group| alike(group[0]) == alike(job));
         match last.filter(|group| group.len() < most && bytes(group) + job.ir.len() <= BYTES) {
             Some(group) => group.push(job),
             None => groups.push(vec![job]),
@@ -102,7 +103,7 @@ struct Cached {
 }
 
 impl Compiler<'_> {
-    /// Compiles kernels for one architecture one after the other, has ptxas check them together, and caches them.
+    /// Compiles kernels of one group one after the other, has ptxas check them together, and caches them.
     pub(crate) fn run(&self, jobs: &[&Job]) -> Vec<Result<Done, Problem>> {
         let compiled: Vec<_> = jobs.iter().map(|job| self.compile(&job.cut, &job.ir)).collect();
         let sound = jobs.iter().zip(&compiled).filter_map(|(job, kernel)| Some((&job.cut, kernel.as_ref().ok()?)));
@@ -122,12 +123,11 @@ impl Compiler<'_> {
 
     /// ptxas's results for each kernel, if ptxas is present.
     fn assemble(&self, kernels: &[(&Cut, &Cached)]) -> Vec<Result<Option<Resources>, PtxasError>> {
-        let Some((arch, ptxas)) = kernels.first().and_then(|(cut, _)| Some((cut.arch, self.ptxas_for(cut.arch)?)))
-        else {
+        let Some((cut, ptxas)) = kernels.first().and_then(|(cut, _)| Some((cut, self.ptxas_for(cut.arch)?))) else {
             return kernels.iter().map(|_| Ok(None)).collect();
         };
         let texts: Vec<_> = kernels.iter().map(|(cut, kernel)| (cut.symbol.as_str(), kernel.ptx.as_str())).collect();
-        ptxas.assemble_all(&texts, arch).into_iter().map(|answer| answer.map(Some)).collect()
+        ptxas.assemble_all(&texts, cut.arch, cut.marker.opt_level).into_iter().map(|answer| answer.map(Some)).collect()
     }
 
     /// A kernel from the cache.
@@ -291,6 +291,7 @@ fn done(cut: &Cut, kernel: Cached, cached: bool) -> Done {
         // Older architectures have no instruction to wait for the previous kernel: a launch waits for it to end.
         programmatic: marker.programmatic && *arch >= Arch::Sm90,
         cooperative: marker.cooperative,
+        opt_level: marker.opt_level,
         params: kernel.params,
         resources: kernel.resources,
     };

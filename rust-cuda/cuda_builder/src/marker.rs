@@ -1,7 +1,7 @@
 //! The marker: how `#[kernel(...)]` tells the builder what rustc has no attribute for.
 //!
 //! It is an assembler comment in the body of the entry, on one line:
-//! `//#kernel module=<path> arch=sm_90a block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 programmatic=0|1 cooperative=0|1 tensormaps=I,J`.
+//! `//#kernel module=<path> arch=sm_90a block=X,Y,Z min_blocks=N cluster=X,Y,Z shared=BYTES no_spills=0|1 programmatic=0|1 cooperative=0|1 opt_level=0|1|2|3 tensormaps=I,J`.
 //! A key that is left out has its default.
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,7 @@ pub(crate) struct Marker {
     pub(crate) no_spills: bool,
     pub(crate) programmatic: bool,
     pub(crate) cooperative: bool,
+    pub(crate) opt_level: Option<u32>,
     pub(crate) tensormaps: Vec<usize>,
 }
 
@@ -42,6 +43,7 @@ impl Marker {
             no_spills: false,
             programmatic: false,
             cooperative: false,
+            opt_level: None,
             tensormaps: Vec::new(),
         };
         for field in fields.split_whitespace() {
@@ -57,6 +59,7 @@ impl Marker {
                 "no_spills" => marker.no_spills = flag(value).ok_or_else(bad)?,
                 "programmatic" => marker.programmatic = flag(value).ok_or_else(bad)?,
                 "cooperative" => marker.cooperative = flag(value).ok_or_else(bad)?,
+                "opt_level" => marker.opt_level = Some(value.parse().ok().filter(|level| *level <= 3).ok_or_else(bad)?),
                 "tensormaps" => {
                     marker.tensormaps = value
                         .split(',')
@@ -125,7 +128,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let marker = Marker::parse(
-            "//#kernel module=k::ops arch=sm_90a block=32,4,1 min_blocks=2 cluster=2,1,1 shared=1024 no_spills=1 programmatic=1 cooperative=1 tensormaps=0,3",
+            "//#kernel module=k::ops arch=sm_90a block=32,4,1 min_blocks=2 cluster=2,1,1 shared=1024 no_spills=1 programmatic=1 cooperative=1 opt_level=1 tensormaps=0,3",
         )
         .unwrap();
         assert_eq!(
@@ -140,6 +143,7 @@ mod tests {
                 no_spills: true,
                 programmatic: true,
                 cooperative: true,
+                opt_level: Some(1),
                 tensormaps: vec![0, 3],
             }
         );
@@ -154,7 +158,13 @@ mod tests {
         let marker = Marker::parse("//#kernel block=128,1,1 tensormaps=").unwrap();
         assert_eq!((marker.arch, marker.min_blocks, marker.shared), (None, 0, 0));
         assert_eq!(marker.cluster, [1, 1, 1]);
-        assert!(!marker.no_spills && !marker.programmatic && !marker.cooperative && marker.tensormaps.is_empty());
+        assert!(
+            !marker.no_spills
+                && !marker.programmatic
+                && !marker.cooperative
+                && marker.opt_level.is_none()
+                && marker.tensormaps.is_empty()
+        );
         assert_eq!(marker.llvm_attributes(), r#""nvvm.maxntid"="128,1,1""#);
     }
 
@@ -172,6 +182,7 @@ mod tests {
             ("//#kernel block=1024,1,1 min_blocks=3", "min_blocks = 3 of 1024 x 1 x 1 threads"),
             ("//#kernel block=32,1,1 min_blocks=33", "32 blocks"),
             ("//#kernel block=1,1,1 programmatic=2", "`2` is not a valid programmatic"),
+            ("//#kernel block=1,1,1 opt_level=4", "`4` is not a valid opt_level"),
             ("//#kernel block=1,1,1 nonsense", "not key=value"),
         ] {
             let error = Marker::parse(text).unwrap_err();

@@ -89,33 +89,39 @@ impl Ptxas {
         self.version >= cuda_of_ptx(arch.ptx_version())
     }
 
-    /// Assembles `ptx`, which should contain one kernel, and reports its resources.
-    pub fn assemble(&self, ptx: &str, arch: Arch) -> Result<Resources, PtxasError> {
-        self.run(&[ptx], arch).map(|text| parse_resources(&text))
+    /// Assembles `ptx`, which should contain one kernel, at its level of optimisation, and reports its resources.
+    pub fn assemble(&self, ptx: &str, arch: Arch, opt_level: Option<u32>) -> Result<Resources, PtxasError> {
+        self.run(&[ptx], arch, opt_level).map(|text| parse_resources(&text))
     }
 
     /// Assembles kernels, each given by its name and the PTX that contains it alone, in one run if possible. Kernels whose
     /// results are not clear from the common output are assembled again one by one.
-    pub(crate) fn assemble_all(&self, kernels: &[(&str, &str)], arch: Arch) -> Vec<Result<Resources, PtxasError>> {
+    pub(crate) fn assemble_all(
+        &self,
+        kernels: &[(&str, &str)],
+        arch: Arch,
+        opt_level: Option<u32>,
+    ) -> Vec<Result<Resources, PtxasError>> {
         let together = || -> Option<Vec<Resources>> {
             let texts: Vec<_> = kernels.iter().map(|&(_, ptx)| ptx).collect();
-            let text = self.run(&texts, arch).ok()?;
+            let text = self.run(&texts, arch, opt_level).ok()?;
             let parts = parts(&text)?;
             kernels.iter().map(|(name, _)| parts.get(name).map(|part| parse_resources(part))).collect()
         };
         match (kernels.len() > 1).then(together).flatten() {
             Some(all) => all.into_iter().map(Ok).collect(),
-            None => kernels.iter().map(|(_, ptx)| self.assemble(ptx, arch)).collect(),
+            None => kernels.iter().map(|(_, ptx)| self.assemble(ptx, arch, opt_level)).collect(),
         }
     }
 
     /// The output of ptxas for these texts.
-    fn run(&self, texts: &[&str], arch: Arch) -> Result<String, PtxasError> {
+    fn run(&self, texts: &[&str], arch: Arch, opt_level: Option<u32>) -> Result<String, PtxasError> {
         let run = |source| PtxasError::Run { path: self.path.clone(), source };
         let scratch = scratch::Folder::new_in(&env::temp_dir()).map_err(run)?;
         let mut command = Command::new(&self.path);
         // A separate output file: an assembler run by root may replace its output path, even /dev/null.
         command.args(["-v", "-arch", arch.as_str(), "-o"]).arg(scratch.path().join("kernel.cubin"));
+        command.args(opt_level.map(|level| format!("-O{level}")));
         for (index, ptx) in texts.iter().enumerate() {
             let name = if index == 0 { "kernel.ptx".to_owned() } else { format!("kernel{index}.ptx") };
             let input = scratch.path().join(name);

@@ -57,6 +57,7 @@ use proc_macro::{Span, TokenStream};
 /// | `no_spills` | the build fails if registers spill |
 /// | `programmatic` | it may be launched before the launch ahead in its stream has ended, and begins with a wait for that: see `cuda_std::grid` |
 /// | `cooperative` | all its blocks are on the device at once, and may wait for each other: see `cuda_std::grid::sync` |
+/// | `opt_level = 1` | how far the driver's compiler is to optimise, from 0 to 3: at 1 instructions stay in the order that they are written in |
 ///
 /// Expressions may name the function's generic parameters and anything in scope.
 ///

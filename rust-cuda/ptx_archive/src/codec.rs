@@ -133,6 +133,7 @@ record!(Kernel {
     no_spills,
     programmatic,
     cooperative,
+    opt_level,
     params,
     resources
 });

@@ -30,6 +30,9 @@ pub struct Kernel {
     /// Whether its blocks wait for each other, so that all of a grid have to be on the device at once.
     #[cfg_attr(feature = "serde", serde(default))]
     pub cooperative: bool,
+    /// The level at which the driver's compiler is to optimise it, from 0 to 3; `None` leaves it to the driver.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub opt_level: Option<u32>,
     /// The parameters, in order.
     pub params: Vec<Param>,
     /// What ptxas says about it; `None` when no ptxas was found.

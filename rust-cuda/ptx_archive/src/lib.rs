@@ -19,6 +19,7 @@
 //!     no_spills: false,
 //!     programmatic: false,
 //!     cooperative: false,
+//!     opt_level: None,
 //!     params: vec![],
 //!     resources: None,
 //! };
@@ -52,7 +53,7 @@ pub use kernel::{Kernel, Param, ParamKind, Resources};
 pub use write::write;
 
 /// How an archive file starts. The last byte is the version of the format.
-const MAGIC: &[u8; 8] = b"PTXA\r\n\x1a\x04";
+const MAGIC: &[u8; 8] = b"PTXA\r\n\x1a\x05";
 
 /// The usual name of an archive file.
 pub const FILE_NAME: &str = "kernels.ptxa";

@@ -12,6 +12,7 @@ fn kernel(symbol: &str, arch: Arch) -> Kernel {
         no_spills: true,
         programmatic: true,
         cooperative: true,
+        opt_level: Some(1),
         params: vec![
             Param { bytes: 8, align: 8, kind: ParamKind::Pointer },
             Param { bytes: 128, align: 64, kind: ParamKind::TensorMap },

@@ -72,7 +72,7 @@ fn check(info: &OpInfo, kernel: &Instance, image: &'static KernelImage, ptxas: O
     // The build that compiled the kernel has assembled it, if that was possible there.
     let assembled = match (image.resources(), ptxas.filter(|ptxas| ptxas.supports(image.arch))) {
         (Some(used), _) => Some(Ok(used.clone())),
-        (None, Some(ptxas)) => Some(ptxas.assemble(&ptx, image.arch)),
+        (None, Some(ptxas)) => Some(ptxas.assemble(&ptx, image.arch, image.opt_level)),
         (None, None) => None,
     };
     match assembled {

@@ -11,6 +11,7 @@ const fn image(module: &'static str, symbol: &'static str, arch: Arch) -> Kernel
         shared_bytes: 0,
         programmatic: false,
         cooperative: false,
+        opt_level: None,
         param_sizes: &[8, 4],
     }
 }
@@ -84,6 +85,7 @@ fn an_archive_that_a_program_carries_twice_is_one() {
         no_spills: false,
         programmatic: false,
         cooperative: false,
+        opt_level: None,
         params: Vec::new(),
         resources: None,
     };

@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, Span};
 use quote::ToTokens;
 use syn::{
-    Expr, Lit, LitStr, Token, Type,
+    Expr, Lit, LitInt, LitStr, Token, Type,
     ext::IdentExt as _,
     parenthesized,
     parse::{Parse, ParseStream},
@@ -87,9 +87,11 @@ pub(super) struct Attributes {
     pub(super) no_spills: bool,
     pub(super) programmatic: bool,
     pub(super) cooperative: bool,
+    /// How far the driver's compiler is to optimise.
+    pub(super) opt_level: Option<u32>,
 }
 
-const KEYS: &str = "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch`, `symbol`, `no_spills`, `programmatic` and `cooperative`";
+const KEYS: &str = "`dtypes`, `types`, `values`, `where`, `block`, `min_blocks`, `cluster`, `shared`, `arch`, `symbol`, `no_spills`, `programmatic`, `cooperative` and `opt_level`";
 
 /// The device targets a kernel can be restricted to.
 const ARCHITECTURES: [&str; 5] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_90a"];
@@ -108,6 +110,7 @@ impl Parse for Attributes {
         let mut no_spills = false;
         let mut programmatic = false;
         let mut cooperative = false;
+        let mut opt_level = None;
         let mut seen: Vec<Ident> = Vec::new();
 
         while !input.is_empty() {
@@ -133,6 +136,7 @@ impl Parse for Attributes {
                 "no_spills" => no_spills = true,
                 "programmatic" => programmatic = true,
                 "cooperative" => cooperative = true,
+                "opt_level" => opt_level = Some(assigned(input, level)?),
                 _ => {
                     return Err(syn::Error::new(key.span(), format!("unknown key `{key}`: a kernel takes {KEYS}")));
                 }
@@ -163,6 +167,7 @@ impl Parse for Attributes {
             no_spills,
             programmatic,
             cooperative,
+            opt_level,
         })
     }
 }
@@ -229,6 +234,14 @@ fn shared_bytes(input: ParseStream<'_>) -> syn::Result<Shared> {
         Ok(Shared::Bytes(Box::new(input.parse()?)))
     } else {
         Ok(Shared::Layout(Box::new(input.parse()?)))
+    }
+}
+
+fn level(input: ParseStream<'_>) -> syn::Result<u32> {
+    let literal: LitInt = input.parse()?;
+    match literal.base10_parse() {
+        Ok(level @ 0..=3) => Ok(level),
+        _ => Err(syn::Error::new(literal.span(), format!("an `opt_level` is 0, 1, 2 or 3, not {literal}"))),
     }
 }
 

@@ -117,10 +117,11 @@ fn marker(kernel: &Kernel) -> TokenStream {
     let arch = attributes.arch.as_ref().map_or(String::new(), |arch| format!(" arch={}", arch.value()));
     let tail = string(&format!(
         "{arch} block={{bx}},{{by}},{{bz}} min_blocks={{min_blocks}} cluster={{cx}},{{cy}},{{cz}} shared={{shared}} \
-         no_spills={} programmatic={}{} tensormaps={}",
+         no_spills={} programmatic={}{}{} tensormaps={}",
         u8::from(attributes.no_spills),
         u8::from(attributes.programmatic),
         if attributes.cooperative { " cooperative=1" } else { "" },
+        attributes.opt_level.map_or(String::new(), |level| format!(" opt_level={level}")),
         tensor_maps.join(","),
     ));
     quote! {

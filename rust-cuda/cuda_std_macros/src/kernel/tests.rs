@@ -195,6 +195,13 @@ fn the_marker_lists_what_the_builder_needs() {
         ),
     );
     assert!(together.contains("programmatic=0cooperative=1tensormaps="), "{together}");
+    let ordered = expansion(
+        quote!(block = 32, opt_level = 1),
+        quote!(
+            unsafe fn f() {}
+        ),
+    );
+    assert!(ordered.contains("programmatic=0opt_level=1tensormaps="), "{ordered}");
     assert!(text.contains("typeArgs=(::cuda_std::launch::TensorMap,u32,::cuda_std::launch::TensorMap,);"));
 }
 
@@ -309,6 +316,7 @@ fn attribute_errors() {
     assert!(error(quote!(block = 32, block = 64), item()).contains("given twice"));
     assert!(error(quote!(block = 0), item()).contains("at least 1"));
     assert!(error(quote!(block = (1, 2, 3, 4)), item()).contains("one to three dimensions"));
+    assert!(error(quote!(block = 32, opt_level = 4), item()).contains("an `opt_level` is 0, 1, 2 or 3, not 4"));
     assert!(error(quote!(block = 32, arch = "sm_42"), item()).contains("unknown architecture"));
     assert!(error(quote!(block = 32, dtypes(T: f32)), item()).contains("no type parameter"));
     assert!(error(quote!(block = 32, values(V: 1)), item()).contains("no const parameter"));

@@ -2,7 +2,7 @@
 
 use cust::error::{CudaError, ErrorCode};
 use cust::function::{Function, FunctionAttribute};
-use cust::module::Module;
+use cust::module::{Module, ModuleJitOption, OptLevel};
 
 use super::CudaBackend;
 use crate::runtime::backend::{Failure, Outcome};
@@ -29,7 +29,8 @@ fn carveout(wanted: u32, total: u32) -> u32 {
 impl CudaBackend {
     pub(super) fn load_image(&self, image: &KernelImage) -> Outcome<Function> {
         let text = image.ptx()?;
-        let module = Module::from_ptx(&*text, &[]);
+        let options = image.opt_level.map(|level| [ModuleJitOption::OptLevel(opt_level(level))]);
+        let module = Module::from_ptx(&*text, options.as_ref().map_or(&[], |options| options));
         let module = module.map_err(|error| self.load_failure(image, &text, error.error(), error.log()))?;
         let function = module.get_function(image.symbol);
         let function = function.map_err(|error| self.load_failure(image, &text, error, "the PTX has no such entry"))?;
@@ -72,6 +73,16 @@ impl CudaBackend {
             }
             failure => failure,
         }
+    }
+}
+
+/// A kernel's level by the driver's name.
+fn opt_level(level: u32) -> OptLevel {
+    match level {
+        0 => OptLevel::O0,
+        1 => OptLevel::O1,
+        2 => OptLevel::O2,
+        _ => OptLevel::O3,
     }
 }
 
