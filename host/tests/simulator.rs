@@ -144,6 +144,7 @@ fn user_s_archive() -> &'static Kernels {
         no_spills: false,
         programmatic: false,
         cooperative: false,
+        opt_level: None,
         params: vec![ptx_archive::Param { bytes: 8, align: 8, kind: ptx_archive::ParamKind::Pointer }],
         resources: None,
     };

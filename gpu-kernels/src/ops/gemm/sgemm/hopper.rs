@@ -4,9 +4,9 @@
 //! As [`sgemm`](super::sgemm), rows of `a` and `b` at multiples of 16 bytes. TMA reads what lies outside of them as zeros.
 //!
 //! # Mapping
-//! A block of 128 threads computes a 128 × 128 tile of C in stages of 32 along k. Its first thread issues the TMA
-//! copies, two stages ahead. A thread owns 8 × 16 results: eight rows, 8 apart, and four times four columns, 16 apart.
-//! Two blocks fit a multiprocessor.
+//! A block of 128 threads computes a 128 × 128 tile of C in stages of 32 along k. Its warps in turn issue the TMA
+//! copies, two stages ahead: were it always the same, it would fall behind, and the others wait for it. A thread owns 8 × 16 results:
+//! eight rows, 8 apart, and four times four columns, 16 apart. Two blocks fit a multiprocessor.
 //!
 //! # Shared memory
 //! 3 stages × (128 × 32 + 32 × 128) × 4 B, and their barriers. A lies as it does in memory, rows along k, of which a thread loads four elements at a time.
@@ -16,8 +16,8 @@
 //! 93% of the instructions are multiply-adds. Each reads three registers, of which there are two banks, the even and
 //! the odd, with one read each per cycle: it takes one cycle only if one factor is reused from the instruction before,
 //! and its sum is in the other bank than its other factor. [`column`] is an order for which such registers exist, and ptxas finds them as
-//! long as it leaves the order alone: at its first level of optimisation 999 of 1,024 take one cycle, at its last one 714, with the
-//! columns in any order that was tried at most 795. An H200 does 52.5 TFLOP/s, cuBLAS 50.5.
+//! long as it leaves the order alone: at its first level of optimisation 1,002 of 1,024 take one cycle, at its last one 714, with the
+//! columns in any order that was tried at most 795. An H200 does 52.4 TFLOP/s, cuBLAS 50.4.
 
 use core::array;
 use core::hint::cold_path;
@@ -47,7 +47,7 @@ const ACROSS: u32 = 16;
 /// Rows go through the columns forth and back, so that one factor is the one before's: a row's value, or where rows change a column's. The
 /// other factor and the sum are then read from two banks: a row's value, which is in bank e mod 2, changes at a column of that bank.
 const fn column(i: usize, turn: usize, e: usize) -> usize {
-    let turn = if i % 2 == 0 { turn } else { 15 - turn };
+    let turn = if i.is_multiple_of(2) { turn } else { 15 - turn };
     match turn {
         0..4 => 2 * turn + e % 2,
         4..12 => 2 * (turn - 4) + (e + 1) % 2,
@@ -154,7 +154,7 @@ pub unsafe fn sgemm_hopper(a: &TensorMap, b: &TensorMap, c: *mut f32, m: u32, n:
         if next == 0 {
             cold_path();
             // and at the stage's end all warps have, or soon will.
-            if refills & (tid == 0) {
+            if refills & (warp == step % WARPS) & (lane == 0) {
                 empty.at(previous).wait_parity(parity ^ u32::from(stage == 0));
                 fill(previous, step - 1 + STAGES);
             }
