@@ -321,8 +321,11 @@ fn variants_that_do_not_take_a_problem_go_by_their_names() {
             for case in odd.take(4).chain([tiny(op).case]) {
                 let mut job = Job { op, case };
                 job.case.params = job.case.params.clone().with_variant(variant.name).unwrap();
-                let Err(Error::InvalidParam { param, found, .. }) = launch(&stream, &job, |_| {}) else { continue };
-                assert_eq!((param.as_str(), found.as_str()), ("variant", variant.name), "{}", job.case.name);
+                let Err(Error::InvalidParam { op: named, param, found, .. }) = launch(&stream, &job, |_| {}) else {
+                    continue;
+                };
+                let expected = (op.info().name, "variant", variant.name);
+                assert_eq!((named.as_str(), param.as_str(), found.as_str()), expected, "{}", job.case.name);
                 refused += 1;
             }
         }

@@ -7,14 +7,14 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 use gpu_kernels::ops::gemm::{self as gk_family, gemm_grouped as gk};
 use half::{bf16, f16};
 
-use super::operand::{self, Major, Operand, OperandLayout, Tiling, fits_tma};
+use super::operand::{Major, Operand, OperandLayout, Tiling, fits_tma};
 use super::product::Path;
 use super::{note_work, sizes};
 use crate::dispatch;
 use crate::ops::elementwise::grid;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
-use crate::runtime::dtype::{DType, Float};
+use crate::runtime::dtype::{DType, Dtype, Float};
 use crate::runtime::error::Result;
 use crate::runtime::host_tensor::HostTensor;
 use crate::runtime::stream::Stream;
@@ -113,9 +113,7 @@ pub(super) fn launch<T: Float + Half>(
         alpha: 1.0,
         beta: 0.0,
     };
-    let of_y = OperandLayout::of(y.shape(), y.strides(), y.alignment(), size_of::<T>()).fits_tma();
-    let is_tiled = fits([x.layout.fits_tma(), of_y], [groups, rows, out]);
-    let fits = weight.layout.fits_tma().filter(|_| is_tiled);
+    let fits = by_tma(&x, &weight, &y, [groups, rows, out]);
     if path == Path::Hopper && fits.is_none() {
         let wanted = "groups and in > 0, rows of x and y at multiples of 16 bytes and those of y of whole ones, and matrices with adjacent elements in one order and all else at such multiples";
         return Err(INFO.param_error("variant", "hopper", wanted));
@@ -124,16 +122,16 @@ pub(super) fn launch<T: Float + Half>(
     note_work(Bound::Tensor(T::DTYPE), [1, m, n, k]);
     match fits {
         Some(major) if path == Path::Hopper || path == Path::Fastest && stream.device().supports_hopper() => {
-            let Tiling { maps: [x_map, weight_map, y_map], store, .. } =
-                Tiling::new(stream, (&x, &weight), [Major::K, major], &mut y, &problem, hopper::TILE)?;
             let tiles = most(hopper::CLUSTER * hopper::BLOCK_M) * n.div_ceil(hopper::BLOCK_N) as usize;
+            let Tiling { maps: [x_map, weight_map, y_map], store, grid } =
+                Tiling::grouped(stream, (&x, &weight), [Major::K, major], &mut y, &problem, hopper::TILE, tiles)?;
             let (y, offsets) = (y.ptr_mut(stream)?, offsets.ptr(stream)?);
             let args = (x_map, weight_map, y_map, y, problem, store, offsets, count);
             // SAFETY: the maps and y describe live tensors of these sizes, y is borrowed mutably, and there are groups + 1 offsets.
             unsafe {
                 match major {
-                    Major::K => stream.launch::<gk::GemmGroupedHopper<T, false>>(operand::grid(stream, tiles), args),
-                    Major::Mn => stream.launch::<gk::GemmGroupedHopper<T, true>>(operand::grid(stream, tiles), args),
+                    Major::K => stream.launch::<gk::GemmGroupedHopper<T, false>>(grid, args),
+                    Major::Mn => stream.launch::<gk::GemmGroupedHopper<T, true>>(grid, args),
                 }
             }
         }
@@ -151,6 +149,17 @@ pub(super) fn launch<T: Float + Half>(
             }
         }
     }
+}
+
+/// How the matrices lie, if TMA takes them, the rows and the result, of these sizes.
+pub(super) fn by_tma<T: Dtype>(
+    x: &Operand<'_, T>,
+    weight: &Operand<'_, T>,
+    y: &ViewMut<'_, T>,
+    sizes: [usize; 3],
+) -> Option<Major> {
+    let of_y = OperandLayout::of(y.shape(), y.strides(), y.alignment(), size_of::<T>()).fits_tma();
+    weight.layout.fits_tma().filter(|_| fits([x.layout.fits_tma(), of_y], sizes))
 }
 
 /// The operator's entry in the registry.

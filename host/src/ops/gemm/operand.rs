@@ -161,19 +161,45 @@ impl Tiling {
         Self::loading(stream, operands, majors, c, sizes, tile, loaded)
     }
 
+    /// The same, of that many tiles: the rows of several products lie one behind the other, and each product's end in a tile of its own.
+    pub(super) fn grouped<A: Dtype, B: Dtype, C: Dtype>(
+        stream: &Stream,
+        operands: (&Operand<'_, A>, &Operand<'_, B>),
+        majors: [Major; 2],
+        c: &mut ViewMut<'_, C>,
+        sizes: &gk::Problem,
+        tile: [u32; 2],
+        tiles: usize,
+    ) -> Result<Self> {
+        let loaded = hopper::loaded(tile[1], majors[1] == Major::Mn) / hopper::CLUSTER;
+        Self::of(stream, operands, majors, c, sizes, [tile[0], loaded], tiles)
+    }
+
     /// The same, where each block loads that many columns of B.
     pub(super) fn loading<A: Dtype, B: Dtype, C: Dtype>(
+        stream: &Stream,
+        operands: (&Operand<'_, A>, &Operand<'_, B>),
+        majors: [Major; 2],
+        c: &mut ViewMut<'_, C>,
+        sizes: &gk::Problem,
+        tile: [u32; 2],
+        loaded: u32,
+    ) -> Result<Self> {
+        let tiles = tiles([sizes.m, sizes.n], sizes.batch, tile);
+        Self::of(stream, operands, majors, c, sizes, [tile[0], loaded], tiles)
+    }
+
+    /// Where a block loads that many rows of A and columns of B at a time.
+    fn of<A: Dtype, B: Dtype, C: Dtype>(
         stream: &Stream,
         (a, b): (&Operand<'_, A>, &Operand<'_, B>),
         [a_major, b_major]: [Major; 2],
         c: &mut ViewMut<'_, C>,
         sizes: &gk::Problem,
-        [block_m, block_n]: [u32; 2],
-        loaded: u32,
+        [rows, columns]: [u32; 2],
+        tiles: usize,
     ) -> Result<Self> {
-        let a_map = a.map(stream, a_major, block_m)?;
-        let b_map = b.map(stream, b_major, loaded)?;
-        let tiles = tiles([sizes.m, sizes.n], sizes.batch, [block_m, block_n]);
+        let (a_map, b_map) = (a.map(stream, a_major, rows)?, b.map(stream, b_major, columns)?);
         let grid = grid(stream, tiles);
         let is_one_wave = tiles <= (grid / hopper::CLUSTER) as usize;
         let store = match store(c, sizes) {

@@ -136,6 +136,13 @@ fn launch<T: Float + Half>(
     x.require_row_stride(INFO.name, "x")?;
     dy.require_row_stride(INFO.name, "dy")?;
     dx.require_row_stride(INFO.name, "dx")?;
+    if path == Path::Hopper {
+        let (of_rows, of_matrices) = (Operand::new(dy), Operand::new(weight.t()));
+        if gemm_grouped::by_tma(&of_rows, &of_matrices, &dx, [groups, rows, depth]).is_none() {
+            let wanted = "groups and out > 0, rows of dy and dx at multiples of 16 bytes and those of dx of whole ones, and matrices with adjacent elements in one order and all else at such multiples";
+            return Err(INFO.param_error("variant", "hopper", wanted));
+        }
+    }
     let beta = if accumulate { 1.0 } else { 0.0 };
     match dweight {
         WeightGradient::F32(dweight) => of_weight(stream, dy, x, offsets, beta, dweight, path)?,
