@@ -1,7 +1,7 @@
 //! Calls that are wrong at run time: each is an error that says what was wrong, and harms nothing.
 
 use warpsmith::check::Job;
-use warpsmith::check::registry::OPERATORS;
+use warpsmith::check::registry::{self, OPERATORS};
 use warpsmith::check::verify::{self, Filter, Status};
 use warpsmith::ops::model::{self, Arguments, CaseClass, InputSpec, Operator, Params, Role, TensorMeta};
 use warpsmith::ops::{
@@ -332,6 +332,30 @@ fn variants_that_do_not_take_a_problem_go_by_their_names() {
     }
     assert!(refused > 0);
     works(&device);
+}
+
+#[test]
+fn a_variant_of_two_launches_is_refused_before_either() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    let op = registry::find("gemm_grouped_backward").unwrap();
+    let of_rows = Tensor::<f16>::zeros(&stream, [4, 8]).unwrap();
+    let weight = Tensor::<f16>::zeros(&stream, [1, 8, 8]).unwrap();
+    let offsets = Tensor::from_slice(&stream, [2], &[0, 4]).unwrap();
+    // TMA takes all that the gradient of the weights needs, and no rows 24 bytes apart.
+    let mut memory = Tensor::<f16>::zeros(&stream, [4 * 12]).unwrap();
+    let mut dweight = Tensor::from_slice(&stream, [1, 8, 8], &[7.0f32; 64]).unwrap();
+    let mut args = Arguments::new(op.info());
+    for (name, view) in [("x", of_rows.view()), ("weight", weight.view()), ("dy", of_rows.view())] {
+        args.read(name, view).unwrap();
+    }
+    args.read("offsets", offsets.view()).unwrap();
+    args.write("dx", memory.view_mut().strided(0, [4, 8], &[12, 1]).unwrap()).unwrap();
+    args.write("dweight", dweight.view_mut()).unwrap();
+    let params = Params::new(op.info()).with_variant("hopper").unwrap();
+    let error = model::launch(op, &stream, &mut args, &params).unwrap_err().to_string();
+    assert!(error.starts_with("gemm_grouped_backward: parameter `variant` = hopper: "), "{error}");
+    assert_eq!(dweight.to_vec(&stream).unwrap(), [7.0; 64]);
 }
 
 #[test]
