@@ -7,7 +7,7 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 use gpu_kernels::ops::gemm::{self as gk_family, gemm_grouped as gk};
 use half::{bf16, f16};
 
-use super::operand::{Major, Operand, OperandLayout, Tiling, fits_tma};
+use super::operand::{Major, Operand, OperandLayout, Tiling, fits_tma, half};
 use super::product::Path;
 use super::{note_work, sizes};
 use crate::dispatch;
@@ -123,8 +123,9 @@ pub(super) fn launch<T: Float + Half>(
     match fits {
         Some(major) if path == Path::Hopper || path == Path::Fastest && stream.device().supports_hopper() => {
             let tiles = most(hopper::CLUSTER * hopper::BLOCK_M) * n.div_ceil(hopper::BLOCK_N) as usize;
+            let loaded = [hopper::BLOCK_M, half(hopper::BLOCK_N, major)];
             let Tiling { maps: [x_map, weight_map, y_map], store, grid } =
-                Tiling::grouped(stream, (&x, &weight), [Major::K, major], &mut y, &problem, hopper::TILE, tiles)?;
+                Tiling::of(stream, (&x, &weight), [Major::K, major], &mut y, &problem, loaded, tiles)?;
             let (y, offsets) = (y.ptr_mut(stream)?, offsets.ptr(stream)?);
             let args = (x_map, weight_map, y_map, y, problem, store, offsets, count);
             // SAFETY: the maps and y describe live tensors of these sizes, y is borrowed mutably, and there are groups + 1 offsets.

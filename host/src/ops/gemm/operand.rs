@@ -148,7 +148,7 @@ pub(super) struct Tiling {
 
 impl Tiling {
     /// For products whose blocks compute tiles of this many rows and columns, with operands whose layouts are `majors`; of the
-    /// columns each loads its half.
+    /// columns each loads its [`half`].
     pub(super) fn new<A: Dtype, B: Dtype, C: Dtype>(
         stream: &Stream,
         operands: (&Operand<'_, A>, &Operand<'_, B>),
@@ -157,40 +157,12 @@ impl Tiling {
         sizes: &gk::Problem,
         tile: [u32; 2],
     ) -> Result<Self> {
-        let loaded = hopper::loaded(tile[1], majors[1] == Major::Mn) / hopper::CLUSTER;
-        Self::loading(stream, operands, majors, c, sizes, tile, loaded)
-    }
-
-    /// The same, of that many tiles: the rows of several products lie one behind the other, and each product's end in a tile of its own.
-    pub(super) fn grouped<A: Dtype, B: Dtype, C: Dtype>(
-        stream: &Stream,
-        operands: (&Operand<'_, A>, &Operand<'_, B>),
-        majors: [Major; 2],
-        c: &mut ViewMut<'_, C>,
-        sizes: &gk::Problem,
-        tile: [u32; 2],
-        tiles: usize,
-    ) -> Result<Self> {
-        let loaded = hopper::loaded(tile[1], majors[1] == Major::Mn) / hopper::CLUSTER;
-        Self::of(stream, operands, majors, c, sizes, [tile[0], loaded], tiles)
-    }
-
-    /// The same, where each block loads that many columns of B.
-    pub(super) fn loading<A: Dtype, B: Dtype, C: Dtype>(
-        stream: &Stream,
-        operands: (&Operand<'_, A>, &Operand<'_, B>),
-        majors: [Major; 2],
-        c: &mut ViewMut<'_, C>,
-        sizes: &gk::Problem,
-        tile: [u32; 2],
-        loaded: u32,
-    ) -> Result<Self> {
         let tiles = tiles([sizes.m, sizes.n], sizes.batch, tile);
-        Self::of(stream, operands, majors, c, sizes, [tile[0], loaded], tiles)
+        Self::of(stream, operands, majors, c, sizes, [tile[0], half(tile[1], majors[1])], tiles)
     }
 
-    /// Where a block loads that many rows of A and columns of B at a time.
-    fn of<A: Dtype, B: Dtype, C: Dtype>(
+    /// The same for that many tiles, of which each block loads these rows of A and columns of B.
+    pub(super) fn of<A: Dtype, B: Dtype, C: Dtype>(
         stream: &Stream,
         (a, b): (&Operand<'_, A>, &Operand<'_, B>),
         [a_major, b_major]: [Major; 2],
@@ -226,6 +198,11 @@ impl Tiling {
         let grid = grid(stream, tiles([sizes.n, sizes.m], sizes.batch, [hopper::BLOCK_M, block_m]));
         Ok(Self { maps: [b_map, a_map, map_of_c(stream, c, sizes, hopper::STORE_M)?], store, grid })
     }
+}
+
+/// The columns of a tile that each block of a pair loads, of a B in this layout.
+pub(super) fn half(columns: u32, b: Major) -> u32 {
+    hopper::loaded(columns, b == Major::Mn) / hopper::CLUSTER
 }
 
 /// The product of the swapped operands.
@@ -269,7 +246,7 @@ fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Probl
 }
 
 /// The number of tiles of a cluster for this number of products.
-fn tiles([m, n]: [u32; 2], batch: u32, [block_m, block_n]: [u32; 2]) -> usize {
+pub(super) fn tiles([m, n]: [u32; 2], batch: u32, [block_m, block_n]: [u32; 2]) -> usize {
     let of_one = m.div_ceil(hopper::CLUSTER * block_m) as usize * n.div_ceil(block_n) as usize;
     of_one.saturating_mul(batch as usize)
 }
