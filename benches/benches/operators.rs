@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
+use warpsmith::check::Selection;
 use warpsmith::check::bench::{self, Prepared};
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::verify::AUTO;
@@ -26,7 +27,7 @@ fn main() -> Result<()> {
 }
 
 fn operators(device: &Device, criterion: &mut Criterion) -> Result<()> {
-    for timing in bench::plan(device, OPERATORS, None, Some(AUTO))? {
+    for timing in bench::plan(device, OPERATORS, &Selection::default(), Some(AUTO))? {
         let job = &timing.job;
         let cost = job.op.cost(&job.case)?;
         let mut prepared = match Prepared::new(device, &timing) {

@@ -27,7 +27,7 @@ use prepared::Contender;
 
 use crate::check::peers::Cublas;
 use crate::check::verify::AUTO;
-use crate::check::{Job, registry};
+use crate::check::{Job, Selection, registry};
 use crate::ops::model::{Bound, CaseClass, Cost, Operator, Params, Variant};
 use crate::runtime::device::Device;
 use crate::runtime::error::{Error, Result};
@@ -145,25 +145,24 @@ impl fmt::Display for Timing {
     }
 }
 
-/// The production cases of `ops` whose names contain `case`: each with the variant that its operator selects (`auto`) and in
-/// every variant that can run it on `device`, or only in the one called `variant`.
+/// The selected cases of `ops`: each with the variant that its operator selects (`auto`) and in every variant that can run it
+/// on `device`, or only in the one called `variant`.
 pub fn plan(
     device: &Device,
     ops: &[&'static dyn Operator],
-    case: Option<&str>,
+    selection: &Selection,
     variant: Option<&str>,
 ) -> Result<Vec<Timing>> {
     let mut timings = Vec::new();
     for &op in ops {
-        let cases = op.cases().into_iter().filter(|c| c.class == CaseClass::Production);
-        for one in cases.filter(|c| case.is_none_or(|text| c.name.contains(text))) {
-            let able = op.info().variants.iter().filter(|v| (v.applies)(device.info(), &one));
+        for job in selection.of("bench", op)? {
+            let able = op.info().variants.iter().filter(|v| (v.applies)(device.info(), &job.case));
             let variants = std::iter::once(None).chain(able.map(Some));
             let wanted = variants.filter(|v| variant.is_none_or(|name| v.map_or(AUTO, |v| v.name) == name));
-            timings.extend(wanted.map(|variant| Timing { job: Job { op, case: one.clone() }, variant }));
+            timings.extend(wanted.map(|variant| Timing { job: job.clone(), variant }));
         }
     }
-    match (case, variant) {
+    match (&selection.case, variant) {
         (_, Some(name)) if timings.is_empty() => {
             Err(Error::param("bench", "variant", name, "auto, or a variant that can run such a case here"))
         }

@@ -21,5 +21,5 @@ pub mod trace;
 pub mod tune;
 pub mod verify;
 
-pub use job::Job;
+pub use job::{Job, Selection};
 pub use operands::Operands;

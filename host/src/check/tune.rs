@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::Job;
 use super::bench::{Prepared, Timing};
 use super::verify::{self, Filter, Status};
-use crate::ops::model::{Case, CaseClass, Dims, Operator, Variant};
+use super::{Job, Selection};
+use crate::ops::model::{CaseClass, Operator, Variant};
 use crate::runtime::device::{self, Device};
-use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::tuned::{self, Product, Tuned};
 
@@ -63,38 +62,14 @@ fn median(values: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// The selection of problems.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// Only production cases whose names contain this.
-    pub case: Option<String>,
-    /// Only those of this type.
-    pub dtype: Option<DType>,
-    /// The first of these cases of an operator in each of these sizes, instead of all of them: names and sizes.
-    pub sizes: Vec<Vec<(String, usize)>>,
-}
-
 /// The problems of those of `ops` whose launches look up choices on `device`. Fails if there are none, or if an operator lacks
 /// a named size.
 pub fn plan(device: &Device, ops: &[&'static dyn Operator], selection: &Selection) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for &op in ops {
-        let chosen = |case: &Case| {
-            case.class == CaseClass::Production
-                && selection.dtype.is_none_or(|dtype| dtype == case.dtype)
-                && selection.case.as_deref().is_none_or(|text| case.name.contains(text))
-        };
-        let cases: Vec<_> = op.cases().into_iter().filter(chosen).collect();
-        if op.info().variants.len() < 2 || cases.is_empty() || !asks(device, op)? {
-            continue;
-        }
-        match (selection.sizes.as_slice(), cases.first()) {
-            ([], _) => jobs.extend(cases.into_iter().map(|case| Job { op, case })),
-            (all, Some(first)) => {
-                let sized = all.iter().map(|sizes| Ok(Job { op, case: resized(op, first, sizes)? }));
-                jobs.extend(sized.collect::<Result<Vec<_>>>()?);
-            }
-            (_, None) => {}
+        let chosen = selection.of("tune", op)?;
+        if op.info().variants.len() >= 2 && !chosen.is_empty() && asks(device, op)? {
+            jobs.extend(chosen);
         }
     }
     if jobs.is_empty() {
@@ -104,22 +79,6 @@ pub fn plan(device: &Device, ops: &[&'static dyn Operator], selection: &Selectio
         return Err(Error::param("tune", "operators", found, wanted));
     }
     Ok(jobs)
-}
-
-/// The case with other sizes, which its name shows.
-fn resized(op: &dyn Operator, of: &Case, sizes: &[(String, usize)]) -> Result<Case> {
-    if let Some((name, size)) = sizes.iter().find(|(name, _)| of.dims.get(name).is_none()) {
-        let known: Vec<_> = of.dims.iter().map(|(name, _)| name).collect();
-        let wanted = format!("sizes of {}: {}", op.info().name, known.join(", "));
-        return Err(Error::param("tune", "size", format!("{name}={size}"), wanted));
-    }
-    let mut dims = Dims::default();
-    for (name, size) in of.dims.iter() {
-        dims.push(name, sizes.iter().find(|(named, _)| named == name).map_or(size, |(_, size)| *size));
-    }
-    let mut case = of.clone();
-    (case.name, case.dims) = (dims.to_string(), dims);
-    Ok(case)
 }
 
 /// Whether launches of the operator look up choices, found out with a tiny one.
@@ -266,7 +225,7 @@ mod tests {
         let sizes = vec![vec![("m".to_owned(), 40), ("n".to_owned(), 48)]];
         let sized = Selection { sizes, ..Selection::default() };
         let jobs = of(&["gemm_bf16", "relu"], &sized).unwrap();
-        assert_eq!(jobs.iter().map(Job::to_string).collect::<Vec<_>>(), ["gemm_bf16 m=40 n=48 k=1024"]);
+        assert_eq!(jobs.iter().map(Job::to_string).collect::<Vec<_>>(), ["gemm_bf16 m=40 n=48 k=1024 NT"]);
         let error = of(&["linear"], &sized).unwrap_err().to_string();
         assert!(error.contains("m=40") && error.contains("sizes of linear: rows, in, out"), "{error}");
         let error = of(&["relu"], &Selection::default()).unwrap_err().to_string();

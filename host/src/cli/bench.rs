@@ -7,11 +7,11 @@ use comfy_table::Cell;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::{BackendArg, Outcome, Ui};
+use super::{BackendArg, Outcome, Sizes, Ui};
 use crate::check::bench::{self, Bench, Failed, Report, Row, Spread, Timing, mlp};
 use crate::check::peers::{self, Cublas};
 use crate::check::report::{self, Document};
-use crate::check::{io, registry};
+use crate::check::{Selection, io, registry};
 use crate::ops::model::Bound;
 use crate::runtime::device::{BackendKind, Device};
 use crate::runtime::dtype::DType;
@@ -24,6 +24,12 @@ pub(super) struct Args {
     /// Only cases whose names contain this
     #[arg(long, value_name = "TEXT")]
     case: Option<String>,
+    /// Only cases of this dtype
+    #[arg(long)]
+    dtype: Option<DType>,
+    /// The first of these cases in other sizes, as in m=4096,n=11008,k=4096; may be repeated
+    #[arg(long = "size", value_name = "NAME=SIZE,…", value_parser = super::sizes, requires = "ops")]
+    size: Vec<Sizes>,
     /// Only this variant; `auto` for what the operator picks [default: all, in turns]
     #[arg(long, conflicts_with = "sizes")]
     variant: Option<String>,
@@ -31,7 +37,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Time one production case of each operator in sizes from 1 MiB to past the L2 cache
-    #[arg(long, requires = "ops")]
+    #[arg(long, requires = "ops", conflicts_with_all = ["size", "dtype"])]
     sizes: bool,
     /// Write pictures of the rows into this folder, with their data in Markdown
     #[arg(long, value_name = "DIR")]
@@ -67,7 +73,10 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let jobs = match () {
         () if ops.is_empty() => Vec::new(),
         () if args.sizes => bench::sweep(device.info(), &ops, case)?,
-        () => bench::plan(&device, &ops, case, args.variant.as_deref())?,
+        () => {
+            let selection = Selection { case: args.case.clone(), dtype: args.dtype, sizes: args.size.clone() };
+            bench::plan(&device, &ops, &selection, args.variant.as_deref())?
+        }
     };
     let mut report = Report::new(&device, super::command_line());
     let sizes: Vec<_> = if has(mlp::NAME) { mlp::Sizes::all() } else { Vec::new() };

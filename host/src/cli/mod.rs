@@ -178,6 +178,19 @@ fn command_line() -> String {
     args.join(" ")
 }
 
+/// Sizes by their names, as in `m=4096,n=11008`.
+type Sizes = Vec<(String, usize)>;
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    let size = |part: &str| {
+        let (name, size) = part.split_once('=')?;
+        let size = size.trim().parse().ok().filter(|size| (1..=i32::MAX as usize).contains(size))?;
+        Some((name.trim().to_owned(), size))
+    };
+    let wanted = "names and sizes above 0, as in m=4096,n=4096,k=4096";
+    text.split(',').map(|part| size(part).ok_or_else(|| wanted.to_owned())).collect()
+}
+
 /// Whether a file can be there: found out now rather than after minutes of work.
 fn writable(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty());

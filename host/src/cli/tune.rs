@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use comfy_table::Cell;
 use serde_json::{Value, json};
 
-use super::{BackendArg, Outcome, Ui};
-use crate::check::registry;
-use crate::check::tune::{self, Measured, Selection};
+use super::{BackendArg, Outcome, Sizes, Ui, sizes};
+use crate::check::tune::{self, Measured};
+use crate::check::{Selection, registry};
 use crate::runtime::device::{BackendKind, Device};
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result, printable};
@@ -37,18 +37,6 @@ pub(super) struct Args {
     clear: bool,
     #[command(flatten)]
     backend: BackendArg,
-}
-
-type Sizes = Vec<(String, usize)>;
-
-fn sizes(text: &str) -> Result<Sizes, String> {
-    let size = |part: &str| {
-        let (name, size) = part.split_once('=')?;
-        let size = size.trim().parse().ok().filter(|size| (1..=i32::MAX as usize).contains(size))?;
-        Some((name.trim().to_owned(), size))
-    };
-    let wanted = "names and sizes above 0, as in m=4096,n=4096,k=4096";
-    text.split(',').map(|part| size(part).ok_or_else(|| wanted.to_owned())).collect()
 }
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {

@@ -2,6 +2,7 @@
 
 use super::Timing;
 use crate::check::Job;
+use crate::check::job::of_dims;
 use crate::ops::model::{Bound, Case, CaseClass, Dims, Operator, TensorMeta, outputs};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::error::{Error, Result};
@@ -68,16 +69,7 @@ fn resized(of: &Case, grows: &dyn Fn(&str) -> bool, power: i32) -> Option<Case> 
         };
         dims.push(name, size);
     }
-    let params = of.params.info().params;
-    let kept = |word: &&str| match word.split_once('=') {
-        Some((name, _)) => params.iter().any(|param| param.name == name),
-        None => !word.starts_with(|c: char| c.is_ascii_digit()),
-    };
-    let words: Vec<_> = of.name.split_whitespace().filter(kept).collect();
-    let name = format!("{dims} {}", words.join(" ")).trim_end().to_owned();
-    let mut case = of.clone();
-    (case.name, case.dims) = (name, dims);
-    Some(case)
+    Some(of_dims(of, dims))
 }
 
 fn accepted(op: &'static dyn Operator, case: &Case) -> bool {
