@@ -89,7 +89,7 @@ pub unsafe fn linear_hopper<T: Half, const N: u32>(
 ) {
     let epilogue = Linear::of(&problem, activation, bias, (residual, residual_stride));
     let of = Matrices { a: x_map, b: weight_map, c_map: y_map, c: y, problem, store };
-    hopper::run_by::<Halves<T, false, false>, T, _, N>(of, epilogue);
+    hopper::run_by::<Halves<T, false, false>, T, _, N>(of, epilogue, 0);
 }
 
 /// The same of few rows, by tiles of `N` rows and 256 columns of y: operands are swapped, as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s.
@@ -115,5 +115,5 @@ pub unsafe fn linear_swapped<T: Half, const N: u32>(
 ) {
     let epilogue = Linear::of(&problem, activation, bias, (residual, residual_stride));
     let of = Matrices { a: weight_map, b: x_map, c_map: y_map, c: y, problem, store };
-    hopper::run_by::<Halves<T, false, false>, T, _, N>(of, Swapped(epilogue));
+    hopper::run_by::<Halves<T, false, false>, T, _, N>(of, Swapped(epilogue), 0);
 }

@@ -1,7 +1,7 @@
 //! Selects the kernel of a product and the tile width of the Hopper path, unless `warpsmith tune` has found a faster one.
 
 use gpu_kernels::ops::gemm::Problem;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, TALL, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, TALL, WIDTHS};
 use gpu_kernels::ops::gemm::gemm::{pairs, ring, skinny, thin};
 
 use super::operand::{Major, OperandLayout};
@@ -108,6 +108,16 @@ pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u
     let narrowest = SWAPPED.into_iter().rev().find(|rows| *rows as usize >= m)?;
     let rows = if are_enough(narrowest) { narrowest } else { least };
     (n > m).then_some((rows, are_enough(rows)))
+}
+
+/// The elements of k of a piece, where a product `[m, n, k]` in tiles of `columns` columns is cut along k: so many that the
+/// pieces of all tiles are a wave, but no more pieces than have four stages each, and at least two.
+pub(crate) fn piece(multiprocessors: u32, [m, n, k]: [u32; 3], columns: u32) -> u32 {
+    let tiles = u64::from(m.div_ceil(CLUSTER * BLOCK_M)) * u64::from(n.div_ceil(columns));
+    let steps = k.div_ceil(BLOCK_K);
+    let fill = u64::from(multiprocessors / CLUSTER) / tiles.max(1);
+    let pieces = fill.min(u64::from(steps / 4)).max(2) as u32;
+    steps.div_ceil(pieces) * BLOCK_K
 }
 
 /// Whether pairs of blocks are better than clusters of four and than tiles, for a product `[m, n]` of up to 64 rows or columns.

@@ -17,7 +17,8 @@ pub use super::super::hopper::{
 /// Depth of a stage.
 pub const BLOCK_K: u32 = hopper::depth::<u16>();
 
-/// C = α·A·B + β·C of each of the problem's products; α times `scale`, unless that is null.
+/// C = α·A·B + β·C of each of the problem's products; α times `scale`, unless that is null. If `each` is not 0, the
+/// products are pieces of one, of so many elements of k, a multiple of [`BLOCK_K`], the last one of what is left.
 ///
 /// A block's tile has `N` columns. `a_map` loads boxes of `BLOCK_M` × `BLOCK_K` and `b_map` half of `N` × `BLOCK_K`:
 /// K-major boxes whole, MN-major ones in panels, which are halved along k where there are three of them. `c_map` stores
@@ -40,9 +41,10 @@ pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: boo
     scale: *const f32,
     problem: Problem,
     store: u32,
+    each: u32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::run_by::<Halves<T, A_MN, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale));
+    hopper::run_by::<Halves<T, A_MN, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale), each);
 }
 
 /// The same for tiles of the intermediate widths, `FINE_WIDTHS` and `FINE_WIDTHS_F32`, with K-major A. For
@@ -109,5 +111,5 @@ pub unsafe fn gemm_swapped<T: Half, C: Element, const N: u32>(
     store: u32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::run_by::<Halves<T, false, false>, C, _, N>(of, Swapped(Factor::of(problem.alpha, scale)));
+    hopper::run_by::<Halves<T, false, false>, C, _, N>(of, Swapped(Factor::of(problem.alpha, scale)), 0);
 }

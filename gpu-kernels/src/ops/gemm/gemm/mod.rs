@@ -16,7 +16,8 @@
 //! A is K-major, and 208 or 144 if C has 16 bits besides; a block has a producer warpgroup and two consumers of 64 rows.
 //! For few rows the same tiles compute the swapped product, Cᵀ = Bᵀ·Aᵀ: 256 columns of C by 128 or 64 rows, transposed
 //! on their way through shared memory ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`] and [`pairs`]: clusters of
-//! four or two blocks take 128 rows of the longer side, and split k. [`thin`]: a block takes 32 or 64 rows and all of k.
+//! four or two blocks take 128 rows of the longer side, and split k. [`split`]: of few tiles and a long k the tiles compute
+//! pieces along k, which a second launch adds. [`thin`]: a block takes 32 or 64 rows and all of k.
 //! [`pad`] copies operands that are not aligned to packs. [`mma`]: one 128 × 128 tile per block, eight warps of 64 × 32.
 //!
 //! # Shared memory
@@ -48,4 +49,5 @@ pub mod pad;
 pub mod pairs;
 pub mod ring;
 pub mod skinny;
+pub mod split;
 pub mod thin;

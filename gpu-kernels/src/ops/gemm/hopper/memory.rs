@@ -142,9 +142,9 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
 
     /// The tile's elements of k; `all` if tiles have no ranges of their own.
     #[inline(always)]
-    pub(super) unsafe fn depth<W: Walk>(self, number: u32, all: u32) -> u32 {
+    pub(super) unsafe fn depth<W: Walk>(self, tiles: &W, number: u32, all: u32) -> u32 {
         if !W::ALONG_K {
-            return all;
+            return tiles.depth(all);
         }
         let [.., depth] = self.told(number).read();
         depth

@@ -198,19 +198,21 @@ where
     walk::<M, C, E>(of, epilogue, tiles);
 }
 
-/// The kernel of tiles of `$n` columns, for each of which `$loaded` of B are.
+/// The kernel of tiles of `$n` columns, for each of which `$loaded` of B are, of pieces of `$each` elements of k unless
+/// that is 0.
 macro_rules! columns {
-    ($n:literal, $loaded:literal, $of:ident, $epilogue:ident) => {{
-        let (tiles, consumers) = (Tiles::of(&$of.problem, [BLOCK_M, $n]), Whole::<M, { sums($n) }>(PhantomData));
+    ($n:literal, $loaded:literal, $of:ident, $epilogue:ident, $each:expr) => {{
+        let tiles = Tiles::of(&$of.problem, [BLOCK_M, $n]).in_pieces($each);
+        let consumers = Whole::<M, { sums($n) }>(PhantomData);
         split::<M, C, E, _, _, { b_bytes($loaded) }, { stages(CONSUMERS, $loaded) }, { CONSUMERS as usize }>(
             $of, $epilogue, tiles, consumers,
         );
     }};
 }
 
-/// The one whose tiles have `N` columns, one of [`WIDTHS`].
+/// The one whose tiles have `N` columns, one of [`WIDTHS`]; of pieces of a product, if `each` is not 0.
 #[inline(always)]
-pub(super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E)
+pub(super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E, each: u32)
 where
     M: Multiply<{ sums(256) }, Sum = f32>
         + Multiply<{ sums(192) }, Sum = f32>
@@ -218,10 +220,10 @@ where
         + Multiply<{ sums(64) }, Sum = f32>,
 {
     match N {
-        64 => columns!(64, 64, of, epilogue),
-        128 => columns!(128, 128, of, epilogue),
-        192 => columns!(192, 192, of, epilogue),
-        _ => columns!(256, 256, of, epilogue),
+        64 => columns!(64, 64, of, epilogue, each),
+        128 => columns!(128, 128, of, epilogue, each),
+        192 => columns!(192, 192, of, epilogue, each),
+        _ => columns!(256, 256, of, epilogue, each),
     }
 }
 
@@ -235,14 +237,14 @@ where
         + Multiply<{ sums(96) }, Sum = f32>,
 {
     match (N, M::B_MN) {
-        (208, false) => columns!(208, 208, of, epilogue),
-        (208, true) => columns!(208, 256, of, epilogue),
-        (160, false) => columns!(160, 160, of, epilogue),
-        (160, true) => columns!(160, 192, of, epilogue),
-        (144, false) => columns!(144, 144, of, epilogue),
-        (144, true) => columns!(144, 192, of, epilogue),
-        (_, false) => columns!(96, 96, of, epilogue),
-        (_, true) => columns!(96, 128, of, epilogue),
+        (208, false) => columns!(208, 208, of, epilogue, 0),
+        (208, true) => columns!(208, 256, of, epilogue, 0),
+        (160, false) => columns!(160, 160, of, epilogue, 0),
+        (160, true) => columns!(160, 192, of, epilogue, 0),
+        (144, false) => columns!(144, 144, of, epilogue, 0),
+        (144, true) => columns!(144, 192, of, epilogue, 0),
+        (_, false) => columns!(96, 96, of, epilogue, 0),
+        (_, true) => columns!(96, 128, of, epilogue, 0),
     }
 }
 
@@ -310,7 +312,7 @@ where
         let (mut at, mut number) = (Cursor::default(), 0);
         let mut sums = [M::ZERO; R];
         while memory.find(&mut tiles, number, at) {
-            let k = memory.depth::<W>(number, output.problem.k);
+            let k = memory.depth(&tiles, number, output.problem.k);
             let steps = W::steps(k, depth);
             if memory.is_idle::<W>(number, consumer) {
                 memory.skip(&mut at, steps, lane, output.barrier);

@@ -56,6 +56,12 @@ pub(in super::super) trait Walk: Copy {
     /// The position of the tile. It is computed on demand: no registers hold it while the tile is multiplied.
     fn tile(&self) -> Tile;
 
+    /// Its elements along k, of `all`, where consumers walk themselves.
+    #[inline(always)]
+    fn depth(&self, all: u32) -> u32 {
+        all
+    }
+
     /// Goes on to the next.
     fn advance(&mut self);
 
@@ -95,6 +101,8 @@ pub(in super::super) struct Tiles {
     block_m: u32,
     block_n: u32,
     index: u32,
+    each: u32,
+    k: u32,
 }
 
 impl Tile {
@@ -117,7 +125,24 @@ impl Tiles {
             block_m,
             block_n,
             index: thread::block_idx_x() / CLUSTER,
+            each: 0,
+            k: problem.k,
         }
+    }
+
+    /// Those of pieces of one product, each of so many elements along k; of whole products, if that is 0.
+    #[inline(always)]
+    pub(super) fn in_pieces(self, each: u32) -> Self {
+        Self { each, ..self }
+    }
+
+    /// Where it starts along k, and where it ends.
+    #[inline(always)]
+    fn range(&self) -> Option<[u32; 2]> {
+        (self.each != 0).then(|| {
+            let first = self.product() * self.each;
+            [first, self.each.min(self.k - first) + first]
+        })
     }
 
     /// Which product it is at.
@@ -139,7 +164,12 @@ impl Walk for Tiles {
         let product = self.product();
         let [row, column] = place(index - product * (rows.get() * columns.get()), rows, columns);
         let row = (row * CLUSTER + cluster::rank()) * block_m;
-        Tile { row, column: column * block_n, product, b: product, end: None, k: None, alone: false }
+        Tile { row, column: column * block_n, product, b: product, end: None, k: self.range(), alone: false }
+    }
+
+    #[inline(always)]
+    fn depth(&self, all: u32) -> u32 {
+        self.range().map_or(all, |[first, last]| last - first)
     }
 
     #[inline(always)]

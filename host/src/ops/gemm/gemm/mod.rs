@@ -6,6 +6,7 @@ mod padded;
 mod path;
 mod problem;
 mod skinny;
+mod split;
 mod variants;
 
 pub use layer::{GEMM_BF16, gemm_bf16, gemm_bf16_into};

@@ -7,6 +7,7 @@ use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::pairs::GEMM_PAIRS;
 use gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY;
+use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::gemm::gemm::thin::GEMM_THIN;
 use half::{bf16, f16};
 
@@ -54,7 +55,7 @@ const fn facts(
 type Kernels<const N: usize> = [&'static [Instance]; N];
 
 /// The kernels of products with one type of A and B and one of C, except [`GEMM_PAD`], which has no types.
-pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<8> {
+pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<10> {
     // C is listed within A, in the order f32, f16, bf16; each type of A has two of these.
     const fn of_c(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
         let each = all.len() / 4;
@@ -65,6 +66,7 @@ pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<8>
     let (f16, bf16) = GEMM_FINE.split_at(GEMM_FINE.len() / 2);
     let (into_f32, alike) = if of_bf16 { bf16 } else { f16 }.split_at(GEMM_FINE.len() / 6);
     let fine = if to_f32 { into_f32 } else { alike };
+    let sum = if to_f32 { 0 } else { 1 + of_bf16 as usize };
     [
         of_c(GEMM_MMA, of_bf16, to_f32),
         of_c(GEMM_HOPPER, of_bf16, to_f32),
@@ -74,6 +76,9 @@ pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<8>
         of_c(GEMM_SKINNY, of_bf16, to_f32),
         of_c(GEMM_PAIRS, of_bf16, to_f32),
         of_c(GEMM_THIN, of_bf16, to_f32),
+        // Pieces are f32, and listed already where C is.
+        if to_f32 { &[] } else { of_c(GEMM_HOPPER, of_bf16, true) },
+        GEMM_SUM.split_at(sum).1.split_at(1).0,
     ]
 }
 
@@ -93,8 +98,8 @@ pub(in super::super) const fn joined<const A: usize, const B: usize, const N: us
 }
 
 /// The kernels for both types of A and B.
-const fn kernels_into(f32: bool) -> Kernels<17> {
-    joined(joined::<8, 8, 16>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
+const fn kernels_into(f32: bool) -> Kernels<21> {
+    joined(joined::<10, 10, 20>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
 }
 
 pub(super) static INFO: OpInfo = facts(

@@ -17,13 +17,15 @@ pub(super) enum Path {
     Tall,
     /// Tiles with this number of rows, with operands swapped.
     Swapped(u32),
+    /// Tiles with this number of columns of pieces along k, and the sum of these.
+    Split(u32),
     Padded,
     Mma,
 }
 
 impl Path {
     /// The variants' names.
-    pub(super) const NAMED: [(&'static str, Self); 18] = [
+    pub(super) const NAMED: [(&'static str, Self); 22] = [
         ("skinny", Self::Skinny),
         ("skinny_alone", Self::SkinnyAlone),
         ("skinny_pairs", Self::Pairs),
@@ -40,6 +42,10 @@ impl Path {
         ("hopper_tall", Self::Tall),
         ("swapped_128", Self::Swapped(128)),
         ("swapped_64", Self::Swapped(64)),
+        ("split", Self::Split(256)),
+        ("split_192", Self::Split(192)),
+        ("split_128", Self::Split(128)),
+        ("split_64", Self::Split(64)),
         ("padded", Self::Padded),
         ("mma", Self::Mma),
     ];

@@ -88,7 +88,7 @@ impl<'a> From<&'a Tensor<f32>> for Scalar<'a> {
 }
 
 /// What the TMA paths require of their operands.
-const TMA_WANTS: &str =
+pub(super) const TMA_WANTS: &str =
     "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
 
 /// The variant with tiles of this number of columns.
@@ -113,6 +113,8 @@ pub(super) struct Problem<'a, T, C> {
     pub(super) c: ViewMut<'a, C>,
     pub(super) scale: Option<View<'a, f32>>,
     pub(super) sizes: gk::Problem,
+    /// The elements of k of each of the products, which then are pieces of one; 0 for all of k.
+    pub(super) each: u32,
 }
 
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
@@ -153,7 +155,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             alpha: alpha.factor,
             beta,
         };
-        Ok(Self { info, a, b, c, scale: alpha.on_device, sizes })
+        Ok(Self { info, a, b, c, scale: alpha.on_device, sizes, each: 0 })
     }
 
     /// Launches the named path; if none is named, the one that tuning found fastest, else the planned one.
@@ -176,6 +178,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             Path::Hopper(columns) => self.launch_hopper(stream, columns),
             Path::Tall => self.launch_tall(stream),
             Path::Swapped(rows) => self.launch_swapped(stream, rows),
+            Path::Split(columns) => self.launch_split(stream, columns),
             Path::Padded => self.launch_padded(stream),
             Path::Mma => self.launch_mma(stream),
         }
@@ -195,6 +198,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             Path::Hopper(columns) => hopper && self.widths().contains(&columns),
             Path::Tall => hopper && self.fits_hopper().is_some(),
             Path::Swapped(_) => hopper && self.fits_swapped(),
+            Path::Split(_) => hopper && self.fits_split(),
             Path::Padded => self.fits_padded(),
             Path::Mma => true,
         };
@@ -233,8 +237,13 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny)
     }
 
-    /// The tiles that best fill waves of the device's multiprocessors.
+    /// The tiles that best fill waves of the device's multiprocessors, of pieces along k if these are better.
     pub(super) fn tiles(&self, stream: &Stream) -> Path {
+        self.whole_tiles(stream)
+    }
+
+    /// The same of whole products.
+    pub(super) fn whole_tiles(&self, stream: &Stream) -> Path {
         let sizes = [self.sizes.batch, self.sizes.m, self.sizes.n].map(|size| size as usize);
         let of = stream.device().info().multiprocessors;
         let columns = plan::columns_over(of, sizes, self.sizes.k as usize, self.widths());
@@ -285,7 +294,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             &self.sizes,
             [hopper::BLOCK_M, N],
         )?;
-        let args = (a_map, b_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, self.sizes, store);
+        let (c, scale) = (self.c.ptr_mut(stream)?, self.scale_ptr(stream)?);
+        let args = (a_map, b_map, c_map, c, scale, self.sizes, store, self.each);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
         unsafe {
@@ -372,6 +382,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     pub(super) fn note_work(&self) {
         let gk::Problem { batch, m, n, k, .. } = self.sizes;
+        let batch = if self.each == 0 { batch } else { 1 };
         note_work(Bound::Tensor(T::DTYPE), [batch, m, n, k]);
     }
 

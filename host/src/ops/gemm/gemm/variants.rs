@@ -1,6 +1,6 @@
 //! The variants of products, and which cases they can run.
 
-use gpu_kernels::ops::gemm::gemm::hopper::{DIRECT, TALL};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, DIRECT, TALL};
 use gpu_kernels::ops::gemm::gemm::{pairs, skinny, thin};
 
 use super::super::operand::{Major, OperandLayout, gains_from_copies};
@@ -114,6 +114,13 @@ impl<P: Product> Variants<P> {
             applies: Self::takes_swapped,
             launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Swapped(64))),
         },
+        Self::pieces::<256>(
+            "split",
+            "tiles of 256 columns for pieces along k, which another launch adds: what is picked for few tiles and a long k, or one of the next three",
+        ),
+        Self::pieces::<192>("split_192", "the same by tiles of 192 columns"),
+        Self::pieces::<128>("split_128", "the same by tiles of 128"),
+        Self::pieces::<64>("split_64", "the same by tiles of 64"),
         Variant {
             name: "padded",
             doc: "one of these after copies of operands that do not lie in packs: what is picked for these from 2²⁸ multiply-adds on",
@@ -136,6 +143,24 @@ impl<P: Product> Variants<P> {
             applies: Self::takes_tiles::<N>,
             launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Hopper(N))),
         }
+    }
+
+    /// The variant with tiles of `N` columns for pieces along k.
+    const fn pieces<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
+        Variant {
+            name,
+            doc,
+            applies: Self::takes_pieces,
+            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Split(N))),
+        }
+    }
+
+    /// Whether pieces along k can run the case on such a device.
+    fn takes_pieces(device: &DeviceInfo, case: &Case) -> bool {
+        P::of_case(case).is_ok_and(|product| {
+            let [batch, _, _, k] = product.sizes;
+            batch == 1 && k > BLOCK_K as usize && product.majors(device).is_some()
+        })
     }
 
     /// Whether tiles of `N` columns can run the case on such a device.
