@@ -391,6 +391,8 @@ pub struct Program {
     pub relaxed: bool,
     /// Whether it has a `fence.proxy.async` for global memory.
     pub fences_global: bool,
+    /// Whether it has an `mbarrier.inval`.
+    pub invalidates: bool,
     /// Whether the target is older than sm_70, where the lanes of a warp run in lockstep and may pass values through volatile memory.
     pub in_step: bool,
     pub target: String,

@@ -185,3 +185,32 @@ fn arrivals_for_the_next_phase_come_behind_the_last() {
         assert!(caught.iter().any(|f| f.kind == Kind::BarrierMisuse), "{caught:?}");
     }
 }
+
+#[test]
+fn an_mbarrier_outlives_its_use() {
+    const MEET: &str = "mov.u32 %r4, bar; setp.eq.u32 %p1, %r1, 0; mov.u32 %r5, 2; @%p1 mbarrier.init.shared.b64 [%r4], 64;\n\
+                        @%p1 fence.mbarrier_init.release.cluster; bar.sync 0;\nmbarrier.arrive.shared.b64 _, [%r4];\n\
+                        W: mbarrier.try_wait.parity.shared.b64 %p2, [%r4], 0;\n@!%p2 bra W;\n";
+    let ends = |before: &str| kernel(16, &format!("{MEET}{before}\n@%p1 mbarrier.inval.shared.b64 [%r4];"));
+    // One lane counts down for its warp, whose lanes have met by a match: the last one ends the barrier.
+    let counted = |order: &str| {
+        let count = format!(
+            "match.any.sync.b32 %r6, %r5, 0xffffffff; and.b32 %r7, %r1, 31; setp.eq.u32 %p3, %r7, 0; mov.u32 %r8, 0;\n\
+             @%p3 atom.{order}.gpu.global.add.u32 %r8, [%rd1], 1; setp.eq.u32 %p1, %r8, 0x01010102;"
+        );
+        ends(&count)
+    };
+    for o in all_options() {
+        for text in [ends("bar.sync 0;"), counted("acq_rel")] {
+            let one = Bug { name: "inval", threads: 64, blocks: 1, bad: "", mend: ("", ""), kind: Kind::BarrierMisuse };
+            assert_eq!(launch(&text, &one, &o), Ok(vec![]));
+        }
+        let caught = found(&ends(""), 64, &o);
+        let says = "(byte 0 of `bar`) while nothing orders it behind the use of it by another thread";
+        assert!(caught.iter().any(|f| f.message.contains(says)), "{caught:?}");
+        let named = caught.iter().find_map(|f| f.earlier.as_ref()).unwrap();
+        assert!(named.who.contains("thread (32,0,0)"), "{named:?}");
+        let caught = found(&counted("relaxed"), 64, &o);
+        assert!(caught.iter().any(|f| f.message.starts_with("invalidates the mbarrier")), "{caught:?}");
+    }
+}

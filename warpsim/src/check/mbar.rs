@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::bar::Came;
 use super::clocks::{Clocks, Known, Party};
 use super::heard::Heard;
@@ -20,6 +22,8 @@ pub struct SyncObject {
     pub init: Option<(usize, u8, u32)>,
     /// mbarriers: the arrivals in this phase and in the last one.
     came: [Vec<Came>; 2],
+    /// mbarriers: by warp, its last use since the initialisation.
+    used: FxHashMap<usize, Came>,
 }
 
 impl SyncObject {
@@ -61,7 +65,20 @@ impl Clocks {
     pub fn mbar_init(&mut self, agent: usize, lane: u8, block: u32, off: u32) {
         let now = self.now(agent);
         let o = self.mbar(block, off);
-        (o.init, o.came) = (Some((agent, lane, now)), <[_; 2]>::default());
+        (o.init, o.came, o.used) = (Some((agent, lane, now)), <[_; 2]>::default(), FxHashMap::default());
+    }
+
+    /// Lanes of a warp use an mbarrier: it has to outlive this.
+    pub fn mbar_use(&mut self, by: Came, block: u32, off: u32) {
+        self.mbar(block, off).used.insert(by.agent, by);
+    }
+
+    /// A use of an mbarrier that these threads, which end it, are not ordered after. One lane speaks for its warp: libraries have the lanes
+    /// meet by `match`, and one of them count down for all.
+    pub fn mbar_in_use(&mut self, p: Party, block: u32, off: u32) -> Option<Came> {
+        let used = std::mem::take(&mut self.mbar(block, off).used);
+        let open = used.into_values().filter(|u| !self.after(p, u.agent, WARP_WIDE, u.time));
+        open.min_by_key(|u| u.agent)
     }
 
     pub fn mbar_complete(&mut self, block: u32, off: u32) {

@@ -103,6 +103,7 @@ pub fn tell(cl: &mut Cluster, p: Party, b: u32, off: u32) {
 fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, who: u32, (b, off): (u32, u32), kind: Mbar) {
     let l = who.trailing_zeros() as usize;
     let at = (b as usize, off as usize);
+    mbarrier_check::outlives(cx, cl, w, s, who, (b, off), kind);
     if let Some(c) = &mut cl.clocks
         && kind != Mbar::Init
         && let Some(init) = c.mbar(b, off).init

@@ -6,7 +6,8 @@ use super::mem_ops::lanes;
 use super::shared_check::Near;
 use super::state::*;
 use super::{shared, shared_check};
-use crate::check::race::Stamp;
+use crate::check::bar::Came;
+use crate::check::race::{Stamp, together};
 use crate::ir::Mbar;
 use crate::report::{Earlier, Fault, Kind};
 
@@ -85,6 +86,31 @@ pub fn behind(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, 
         format!(
             "arrives at the mbarrier at {off:#x}{name} while nothing orders it behind the end of the phase before, in which it may be counted: \
              wait for that phase, or for a thread that has, before arriving for the next"
+        )
+    });
+}
+
+/// Checks that an mbarrier is only ended when nobody uses it any more. A relaxed arrival is over with its phase, and orders nothing else.
+pub fn outlives(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, who: u32, (b, off): (u32, u32), kind: Mbar) {
+    let Some(c) = cl.clocks.as_mut().filter(|_| cx.prog.invalidates && cx.opts.checks.sync) else { return };
+    match kind {
+        Mbar::Init | Mbar::Arrive { relaxed: true, .. } => return,
+        Mbar::Inval => {}
+        _ => {
+            let (agent, lane, time) = (w.agent, together(who), c.now(w.agent));
+            return c.mbar_use(Came { agent, lane, time, number: cx.number(s), waits: false }, b, off);
+        }
+    }
+    let l = who.trailing_zeros();
+    let Some(used) = c.mbar_in_use(w.party(who), b, off) else { return };
+    let by = Stamp::new(used.agent, used.lane, used.time, used.number, 0);
+    let earlier =
+        Earlier { place: cx.place_of(used.number), who: shared_check::who(cx, by, (w.agent, l as usize)), write: true };
+    cx.report(w, s, l, Kind::BarrierMisuse, Some(off.into()), Some(earlier), |cx| {
+        let name = shared::describe(cx, off as usize);
+        format!(
+            "invalidates the mbarrier at {off:#x}{name} while nothing orders it behind the use of it by another thread: put a barrier \
+             of the threads that use it before"
         )
     });
 }

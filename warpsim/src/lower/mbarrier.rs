@@ -66,7 +66,10 @@ impl Lower<'_, '_> {
         let mut i = Inst { a: self.addr_reg(&a[first])?, ..Inst::new(Op::Nop) };
         match name {
             "init" => i.op = Op::Mbar(Mbar::Init),
-            "inval" => i.op = Op::Mbar(Mbar::Inval),
+            "inval" => {
+                self.linker.invalidates = true;
+                i.op = Op::Mbar(Mbar::Inval);
+            }
             "expect_tx" => i.op = Op::Mbar(Mbar::ExpectTx),
             "complete_tx" => i.op = Op::Mbar(Mbar::CompleteTx),
             _ if arrives => {

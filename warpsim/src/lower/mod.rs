@@ -61,6 +61,7 @@ pub(crate) struct Linker<'a> {
     pub narrow: bool,
     pub relaxed: bool,
     pub heap: bool,
+    pub invalidates: bool,
 }
 
 /// Total size of the guard regions before a static shared variable that has this many variables before it. Guards preserve banks and
@@ -94,6 +95,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         narrow: false,
         relaxed: false,
         heap: false,
+        invalidates: false,
     };
     let mut funcs = vec![];
     while funcs.len() < linker.queue.len() {
@@ -144,6 +146,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         narrow: linker.narrow,
         relaxed: linker.relaxed,
         heap: linker.heap,
+        invalidates: linker.invalidates,
         fences_global,
         in_step: arch::lacks(&ast.target, arch::FREE_LANES).is_some(),
         target: ast.target.clone(),
