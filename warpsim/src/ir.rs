@@ -143,6 +143,8 @@ pub enum Op {
     AtomWide(Atomic),
     /// `a` address, `b` leading dimension: checks only that a prefetch names a known space.
     Prefetch,
+    /// Checks the operands of `createpolicy`: a fraction in `a`, or two sizes in `b` and `c`.
+    Policy,
     Fence(Fence),
     /// Waits for the launches ahead (`griddepcontrol.wait`).
     GridWait,

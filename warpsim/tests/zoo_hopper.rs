@@ -214,3 +214,29 @@ fn an_mbarrier_outlives_its_use() {
         assert!(caught.iter().any(|f| f.message.starts_with("invalidates the mbarrier")), "{caught:?}");
     }
 }
+
+#[test]
+fn cache_policies_are_for_a_part() {
+    let with = |operands: &str| kernel(16, &format!("createpolicy.{operands}"));
+    let register = |v: &str| {
+        with("fractional.L2::evict_last.b64 %rd3, %f1;")
+            .replace("createpolicy", &format!("mov.f32 %f1, {v}; createpolicy"))
+    };
+    let range = |v: u32| {
+        with("range.L2::evict_last.b64 %rd3, [%rd1], %r3, 4096;")
+            .replace("createpolicy", &format!("mov.u32 %r3, {v}; createpolicy"))
+    };
+    for o in all_options() {
+        for text in [register("0f3F800000"), register("0f00000001"), range(4096), range(0)] {
+            assert_eq!(found(&text, 32, &o), []);
+        }
+        for text in [register("0f00000000"), register("0fBF000000"), register("0f3F800001"), register("0f7FC00000")] {
+            let caught = found(&text, 32, &o);
+            assert!(caught[0].kind == Kind::IllegalInstruction && caught[0].message.contains("above 0 and at most 1"));
+        }
+        let caught = found(&range(4097), 32, &o);
+        assert!(caught[0].message.contains("4097 bytes of a range of 4096"), "{}", caught[0]);
+    }
+    let wrong = Module::parse(&with("fractional.L2::evict_last.b64 %rd3, 1.5;")).unwrap().kernel("k").err().unwrap();
+    assert!(wrong.to_string().contains("the fraction must be above 0 and at most 1"), "{wrong}");
+}

@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::shared;
 use super::state::*;
-use super::{barrier, cluster_barrier, coop, early_exit, mbarrier_check, registers};
+use super::{barrier, cluster_barrier, coop, early_exit, mbarrier_check, mem_ops, registers};
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
@@ -176,6 +176,30 @@ pub fn clock(cx: &mut Cx<'_>, w: &mut Warp, i: &Inst, hi: u8, m: u32) {
         w.regs.set_q(i.d, &[t; 32], m);
     } else {
         w.regs.set_r(i.d, &[if hi != 0 { (t >> 32) as u32 } else { t as u32 }; 32], m);
+    }
+}
+
+/// Whether a `createpolicy` may apply to this part of the accesses.
+pub fn is_fraction(part: f32) -> bool {
+    part > 0.0 && part <= 1.0
+}
+
+/// What `createpolicy` demands of operands that are in registers.
+pub fn policy(cx: &mut Cx<'_>, w: &Warp, s: &Split, i: &Inst, m: u32) {
+    let wrong = |l: usize| {
+        if i.a.is_some() {
+            let part = f32::from_bits(w.regs.r(i.a)[l]);
+            let says = || format!("a cache policy for a fraction of {part}: it has to be above 0 and at most 1");
+            return (!is_fraction(part)).then(says);
+        }
+        let (part, whole) = (w.regs.r(i.b)[l], w.regs.r(i.c)[l]);
+        let says = || {
+            format!("a cache policy for {part} bytes of a range of {whole}: the first size may not exceed the second")
+        };
+        (part > whole).then(says)
+    };
+    if let Some((l, message)) = mem_ops::lanes(m).find_map(|l| Some((l, wrong(l)?))) {
+        cx.report(w, s, l as u32, Kind::IllegalInstruction, None, None, |_| message);
     }
 }
 

@@ -111,7 +111,9 @@ pub fn silent(op: &Op) -> bool {
     match op {
         Op::St(a) => a.space == MemSpace::Local,
         Op::WmmaCopy(t) => !t.store,
-        Op::Alu(_) | Op::Nop | Op::Ld(_) | Op::Atom(_) | Op::AtomWide(_) | Op::Prefetch | Op::Fence(_) => true,
+        Op::Alu(_) | Op::Nop | Op::Ld(_) | Op::Atom(_) | Op::AtomWide(_) | Op::Prefetch | Op::Policy | Op::Fence(_) => {
+            true
+        }
         Op::Warp(_) | Op::ActiveMask | Op::Nanosleep | Op::IsSpacep(_) | Op::LdMatrix { .. } | Op::MovMatrix => true,
         Op::Mma(_) | Op::Wmma(_) | Op::Mapa { .. } | Op::GetCtaRank { .. } | Op::Alloca => true,
         Op::Mbar(kind) => kind.waits(),

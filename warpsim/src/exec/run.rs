@@ -355,6 +355,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::GridWait => ahead::wait(cx, cl, w, m),
         Op::GridRelease => ahead::release(cl, w),
         Op::Nop | Op::Prefetch => {}
+        Op::Policy => misc::policy(cx, w, s, i, m),
         Op::Trap => {
             let message = format!("the kernel trapped{}", coop::advice(cx));
             return cx.fault(w, s, m.trailing_zeros(), Kind::Trap, message, None);

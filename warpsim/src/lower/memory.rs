@@ -3,7 +3,6 @@
 use super::func::{Lower, R};
 use super::operand::Addr;
 use super::types::{Mods, Ty};
-use crate::exec::alu_int as ai;
 use crate::ir::*;
 use crate::ptx::ast::{Arg, Space};
 
@@ -302,35 +301,6 @@ impl Lower<'_, '_> {
         let mut i = Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::AtomWide(Atomic { space, ..atomic })) };
         self.ext(&mut i, &defs, &uses);
         self.emit(i);
-        Ok(())
-    }
-
-    /// Prefetches, priorities and policies: caches are not modelled, so these only evaluate their operands.
-    pub(super) fn hint(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
-        if m.root == "createpolicy" {
-            while m.find(|_| Some(())).is_some() {}
-            let d = self.dst(self.arg(a, 0)?, Class::Q)?;
-            let v = self.imm(Class::Q, 0);
-            self.alu(ai::mov64(), d, v, Reg::NONE, Reg::NONE, 0);
-            return Ok(());
-        }
-        if m.root == "discard" {
-            m.take("global");
-            m.take("L2");
-            self.count(a, 2, 2)?;
-            let addr = self.addr(&a[0])?;
-            if self.literal(&a[1])? != 128 {
-                return self.fail("the size must be 128");
-            }
-            self.emit(Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::Discard) });
-            return Ok(());
-        }
-        self.space(m);
-        self.cache_hints(m);
-        m.take("tensormap");
-        m.find(|s| matches!(s, "L1" | "L2").then_some(()));
-        let addr = self.addr(self.arg(a, 0)?)?;
-        self.emit(Inst { a: addr.base, ..Inst::new(Op::Prefetch) });
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ mod convert;
 mod dispatch;
 mod fields;
 mod func;
+mod hints;
 mod int_ops;
 mod joins;
 mod mbarrier;
