@@ -240,3 +240,23 @@ fn cache_policies_are_for_a_part() {
     let wrong = Module::parse(&with("fractional.L2::evict_last.b64 %rd3, 1.5;")).unwrap().kernel("k").err().unwrap();
     assert!(wrong.to_string().contains("the fraction must be above 0 and at most 1"), "{wrong}");
 }
+
+#[test]
+fn a_warpgroup_multiplies_together() {
+    let body = |warps: u32| {
+        format!(
+            "mov.u32 %r3, tile; mov.u32 %r6, %r2;\nL: add.u32 %r7, %r3, %r6; st.shared.u32 [%r7], 0; add.u32 %r6, %r6, 512;\n\
+             setp.lt.u32 %p2, %r6, 4096; @%p2 bra L;\nfence.proxy.async.shared::cta; bar.sync 0;\n\
+             mov.u64 %rd4, 0x4000001000080000; mov.u64 %rd5, 0x4000001000080080; mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1;\n\
+             mov.f32 %f3, %f1; mov.f32 %f4, %f1; setp.ge.u32 %p3, %r1, {warps}; @%p3 bra DONE;\nwgmma.fence.sync.aligned;\n\
+             wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {{%f1,%f2,%f3,%f4}}, %rd4, %rd5, 1, 1, 1;\n\
+             wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\nDONE:"
+        )
+    };
+    for o in all_options() {
+        assert_eq!(found(&kernel(8192, &body(128)), 128, &o), []);
+        let caught = found(&kernel(8192, &body(96)), 128, &o);
+        let says = "warp 0 has issued 1 wgmma and warp 3 0";
+        assert!(caught[0].kind == Kind::BarrierMisuse && caught[0].message.contains(says), "{}", caught[0]);
+    }
+}

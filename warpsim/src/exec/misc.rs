@@ -3,7 +3,7 @@
 use super::cx::Cx;
 use super::shared;
 use super::state::*;
-use super::{barrier, cluster_barrier, coop, early_exit, mbarrier_check, mem_ops, registers};
+use super::{barrier, cluster_barrier, coop, early_exit, mbarrier_check, mem_ops, registers, wgmma_check};
 use crate::ir::*;
 use crate::memory::{space_of, window};
 use crate::report::{Fault, Kind};
@@ -16,6 +16,7 @@ pub fn exit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, m: u32) 
     if last && cx.opts.checks.sync {
         mbarrier_check::ended(cx, cl, w, s, m.trailing_zeros());
         registers::ended(cx, cl, w, s, m.trailing_zeros());
+        wgmma_check::ended(cx, cl, w, s, m.trailing_zeros());
     }
     w.exit(m);
     if w.done() {

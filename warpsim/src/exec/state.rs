@@ -13,6 +13,7 @@ use super::regs::Regs;
 use super::shared_check;
 use super::undefined_bytes::Parts;
 use super::wgmma::WgOp;
+use super::wgmma_check::Issued;
 use super::wgmma_regs::WgRegs;
 use crate::check::clocks::{Clocks, Party};
 use crate::check::race::SharedShadow;
@@ -123,6 +124,7 @@ pub struct Warp {
     pub wg: VecDeque<WgOp>,
     pub wg_committed: u32,
     pub wg_regs: WgRegs,
+    pub wg_issued: Issued,
     /// By lane: one more than the phase of the cluster barrier that it arrived in last.
     pub cluster_turn: [u32; 32],
     /// Lanes that have arrived at the cluster barrier and not yet waited.

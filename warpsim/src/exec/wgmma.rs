@@ -82,6 +82,7 @@ pub fn issue(
             op.a_frag[k] = *w.regs.r(*r);
         }
     }
+    w.wg_issued.add(cx, s);
     let known = wgmma_check::check(cx, cl, w, s, &op)?;
     if !known || cx.watches(w, s) {
         let taints = if known { Taints::default() } else { wgmma_check::unwritten(cl, w, &op) };

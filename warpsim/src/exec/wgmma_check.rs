@@ -7,7 +7,43 @@ use super::undefined_matrix::Taints;
 use super::wgmma::{WgOp, along, bytes, held, warp_rows};
 use super::wgmma_desc::{Desc, pieces};
 use crate::check::race::{Alike, Stamp};
-use crate::report::{Fault, Kind};
+use crate::report::{Earlier, Fault, Kind};
+
+/// What a warp has issued so far.
+#[derive(Clone, Copy, Default)]
+pub struct Issued {
+    count: u64,
+    /// Depends on the texts of the instructions and on their order: compilers may have copied one into both sides of a branch.
+    sum: u64,
+    /// The number of the last one.
+    last: u32,
+}
+
+impl Issued {
+    pub fn add(&mut self, cx: &Cx<'_>, s: &Split) {
+        let text = cx.prog.funcs[s.func as usize].origins[s.pc as usize].text;
+        let sum = self.sum.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(text) + 1);
+        *self = Issued { count: self.count + 1, sum, last: cx.number(s) };
+    }
+}
+
+/// A block has ended: checks that the warps of each warpgroup have issued the same.
+pub fn ended(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: u32) {
+    let all: Vec<Issued> = cl.blocks[w.block].warps.iter().map(|o| o.as_deref().unwrap_or(w).wg_issued).collect();
+    for (group, of) in all.chunks(4).enumerate() {
+        let Some(k) = of.iter().position(|o| (o.count, o.sum) != (of[0].count, of[0].sum)) else { continue };
+        let (less, more) = if of[k].count < of[0].count { (k, 0) } else { (0, k) };
+        let (warp, other) = (4 * group + more, 4 * group + less);
+        let earlier = Earlier { place: cx.place_of(of[more].last), who: format!("warp {warp}"), write: false };
+        cx.report(w, s, lane, Kind::BarrierMisuse, None, Some(earlier), |_| {
+            let (has, not) = (of[more].count, of[less].count);
+            format!(
+                "warp {warp} has issued {has} wgmma and warp {other} {not}, or others: all four warps of a warpgroup have to issue \
+                 the same"
+            )
+        });
+    }
+}
 
 fn tiles(op: &WgOp, w: &Warp, mut f: impl FnMut(usize)) {
     let (n, k) = (usize::from(op.info.n), along(&op.info));
