@@ -391,10 +391,10 @@ pub struct Program {
     pub narrow: bool,
     /// Whether some arrivals or waits at mbarriers are relaxed.
     pub relaxed: bool,
-    /// Whether it has a `fence.proxy.async` for global memory.
-    pub fences_global: bool,
     /// Whether it has an `mbarrier.inval`.
     pub invalidates: bool,
+    /// Whether it has a `fence.proxy.async` for global memory.
+    pub fences_global: bool,
     /// Whether the target is older than sm_70, where the lanes of a warp run in lockstep and may pass values through volatile memory.
     pub in_step: bool,
     pub target: String,

@@ -178,3 +178,32 @@ fn the_earlier_access_of_a_race_is_named_in_its_own_function() {
         }
     }
 }
+
+/// The sum of as many arguments as the first one says, of which the call passes three.
+#[test]
+fn a_variadic_function_reads_the_arguments_that_there_are() {
+    let text = |count: u32| {
+        format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n\
+             .func (.param .b32 out) sum(.param .b32 n, .param .align 8 .b8 %VAParam[])\n{{\n\
+             .reg .pred %p<2>; .reg .b32 %r<5>; .reg .b64 %rd<3>;\nld.param.u32 %r1, [n]; mov.u64 %rd1, %VAParam; mov.u32 %r2, 0;\n\
+             L: ld.local.u32 %r3, [%rd1]; add.u32 %r2, %r2, %r3; add.u64 %rd1, %rd1, 4; sub.u32 %r1, %r1, 1; setp.ne.u32 %p1, %r1, 0;\n\
+             @%p1 bra L;\nst.param.b32 [out], %r2; ret;\n}}\n\
+             .visible .entry k(.param .u64 q)\n{{\n.reg .b32 %r<4>; .reg .b64 %rd<4>; ld.param.u64 %rd1, [q];\n\
+             {{ .param .b32 n; .param .align 8 .b8 args[12]; .param .b32 out; st.param.b32 [n], {count};\n\
+             st.param.b32 [args], 5; st.param.b32 [args+4], 6; st.param.b32 [args+8], 7;\n\
+             call (out), sum, (n, args); ld.param.b32 %r1, [out]; }}\nst.global.u32 [%rd1], %r1; ret;\n}}"
+        )
+    };
+    for o in all_options() {
+        let mut g = Gpu::new();
+        let q = g.alloc(4, "out");
+        run(&mut g, &text(3), "k", 1, 32, 0, &[&q.to_le_bytes()], &o);
+        assert_eq!(read::<u32>(&g, q, 1), [18]);
+        let caught = match try_run(&mut g, &text(4), "k", [1; 3], [32, 1, 1], 0, &[&q.to_le_bytes()], &o) {
+            Ok(report) => report.findings,
+            Err(fault) => vec![*fault.finding],
+        };
+        assert!(caught.iter().any(|f| matches!(f.kind, Kind::UninitialisedLocal | Kind::OutOfBounds)), "{caught:?}");
+    }
+}

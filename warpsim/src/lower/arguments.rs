@@ -78,6 +78,14 @@ impl Lower<'_, '_> {
         self.fail(format!("{what}: .param variables can be passed to a function, and registers and numbers of up to 64 bits whose type is known"))
     }
 
+    /// Bytes of a parameter. The last one of a variadic function has no size: it takes the largest argument that the module passes.
+    pub(super) fn room(&self, p: &Var) -> u32 {
+        match p.count {
+            None if !self.func.entry => self.linker.ast.largest_argument() as u32,
+            _ => type_bytes_of(p) as u32,
+        }
+    }
+
     /// A parameter that is a register is loaded from its place when the function starts.
     pub(super) fn given(&mut self, p: &Var, off: u32) -> R<Entity> {
         let e = self.register(p)?;

@@ -100,7 +100,7 @@ impl<'a> Lower<'a, '_> {
         let mut at = 0u32;
         let (mut params, mut rets) = (vec![], vec![]);
         for p in &func.params {
-            let bytes = type_bytes_of(p) as u32;
+            let bytes = self.room(p);
             if p.space == Space::Reg && func.entry {
                 return self.fail(format!("`{}`: a kernel's parameters are no registers", p.name));
             }

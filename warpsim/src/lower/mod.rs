@@ -61,8 +61,8 @@ pub(crate) struct Linker<'a> {
     pub global_grain: u32,
     pub narrow: bool,
     pub relaxed: bool,
-    pub heap: bool,
     pub invalidates: bool,
+    pub heap: bool,
 }
 
 /// Total size of the guard regions before a static shared variable that has this many variables before it. Guards preserve banks and
@@ -95,8 +95,8 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         global_grain: 4,
         narrow: false,
         relaxed: false,
-        heap: false,
         invalidates: false,
+        heap: false,
     };
     let mut funcs = vec![];
     while funcs.len() < linker.queue.len() {
@@ -146,8 +146,8 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
         global_grain: linker.global_grain,
         narrow: linker.narrow,
         relaxed: linker.relaxed,
-        heap: linker.heap,
         invalidates: linker.invalidates,
+        heap: linker.heap,
         fences_global,
         in_step: arch::lacks(&ast.target, arch::FREE_LANES).is_some(),
         target: ast.target.clone(),

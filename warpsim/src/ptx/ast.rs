@@ -27,6 +27,21 @@ impl Ast {
     }
 }
 
+impl Ast {
+    /// Bytes of the largest variable in which a function passes an argument or takes a result.
+    pub fn largest_argument(&self) -> u64 {
+        fn largest(body: &[Stmt]) -> u64 {
+            let each = body.iter().map(|s| match s {
+                Stmt::Var(v) if v.space == Space::Param => type_bytes_of(v),
+                Stmt::Block(inner) => largest(inner),
+                _ => 0,
+            });
+            each.max().unwrap_or(0)
+        }
+        self.funcs.iter().flat_map(|f| &f.body).map(|b| largest(b)).max().unwrap_or(0)
+    }
+}
+
 /// The state space of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
