@@ -3,7 +3,7 @@
 
 use crate::common::all_options;
 use crate::zoo_order::{check, found, kernel};
-use warpsim::{Kind, Module, Options};
+use warpsim::{Checks, Gpu, Kind, Launch, Module, Options};
 
 const CLUSTER: &str = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;";
 
@@ -173,4 +173,30 @@ fn the_last_block_sees_what_the_others_added() {
         let tickets = last("").replace("ld.global.u32 %r10, [%rd2+64];", "");
         assert_eq!(found(&kernel(1, &tickets), 4, 32, &o), []);
     }
+}
+
+/// Blocks on several host threads store to the same words. A stamp is there before its value is.
+#[test]
+fn blocks_that_store_the_same_meet_at_any_moment() {
+    let text = |value: &str| {
+        format!(
+            ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n\
+             .reg .pred %p1; .reg .b32 %r<6>; .reg .b64 %rd<3>;\nld.param.u64 %rd1, [p]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;\n\
+             and.b32 %r3, %r2, 1; mul.lo.u32 %r3, %r3, 31; xor.b32 %r3, %r3, %r1; mul.wide.u32 %rd2, %r3, 4; add.u64 %rd1, %rd1, %rd2;\n\
+             mov.u32 %r4, 0; mov.u32 %r5, {value};\n\
+             L: st.global.u32 [%rd1], %r5; add.u64 %rd1, %rd1, 128; add.u32 %r4, %r4, 1; setp.lt.u32 %p1, %r4, 2000; @%p1 bra L;\nret;\n}}\n"
+        )
+    };
+    let go = |value: &str| {
+        let kernel = Module::parse(&text(value)).unwrap().kernel("k").unwrap();
+        let mut gpu = Gpu::new();
+        let p = gpu.alloc_with(&vec![0; 128 * 2000], "p").to_le_bytes();
+        let launch = Launch { grid: [4, 1, 1], block: [32, 1, 1], args: &[&p], ..Launch::default() };
+        let options = Options { threads: 2, checks: Checks::ALL, ..Options::default() };
+        gpu.launch(&kernel, &launch, &options).unwrap_or_else(|f| panic!("{f}")).findings
+    };
+    for _ in 0..25 {
+        assert_eq!(go("1"), []);
+    }
+    assert!(go("%r2").iter().any(|f| f.kind == Kind::GlobalRace));
 }

@@ -362,6 +362,11 @@ impl GlobalShadow {
         self.several.then(|| turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Whether several host threads use it.
+    pub fn several(&self) -> bool {
+        self.several
+    }
+
     /// Whether any thread has published knowledge.
     pub fn talked(&self) -> bool {
         self.talked.load(Relaxed)

@@ -198,6 +198,11 @@ impl<'a> Cx<'a> {
         Err(Fault::new(self.finding(w, s, lane, kind, message.into(), address)))
     }
 
+    /// Whether the current instruction of a split already has such a finding.
+    pub fn reported(&self, kind: Kind, s: &Split) -> bool {
+        self.seen.contains_key(&(kind, s.func, s.pc))
+    }
+
     /// Records a finding, once for each instruction and kind.
     pub fn report(
         &mut self,

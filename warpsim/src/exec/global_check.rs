@@ -1,5 +1,7 @@
 //! Checks of global memory: reads of uninitialised memory, and unordered accesses.
 
+use std::time::{Duration, Instant};
+
 use super::ahead;
 use super::cx::Cx;
 use super::cx::block_of;
@@ -18,6 +20,9 @@ const CONSTANT: &str = "ld.global.nc is for what nobody writes while the grid ru
 
 /// The advice for strong accesses that overlap partially.
 const MIXED: &str = "they are strong, but of different sizes: access it in one size, or order them";
+
+/// How long to wait for the value of a store whose stamp is there: its thread may have lost its core in between.
+const AT_MOST: Duration = Duration::from_millis(20);
 
 /// An access by one lane, or by an asynchronous operation that the lane starts.
 #[derive(Clone, Copy)]
@@ -203,12 +208,31 @@ fn judge(
         if t.write
             && (cause == Cause::Unordered || copy)
             && earlier[0] != GStamp::NOBODY
-            && (harmless(cx, None) || sibling && was_write && harmless(cx, Some(old.lane().into())))
+            && (harmless(cx, None)
+                || sibling && was_write && harmless(cx, Some(old.lane().into()))
+                || comes(cx, cl, s, earlier[0], || harmless(cx, None)))
         {
             continue;
         }
         report(cx, cl, w, s, t, (me, old), was_write, cause);
         return true;
+    }
+    false
+}
+
+/// Whether a value that another host thread is about to store turns out to be the same: its stamp shows first.
+fn comes(cx: &Cx<'_>, cl: &Cluster, s: &Split, old: GStamp, same: impl Fn() -> bool) -> bool {
+    let here = |b: &Block| far(b.linear, 0) == far(old.block(), 0);
+    let alone = cx.global_shadow.is_none_or(|shadow| !shadow.several()) || cl.blocks.iter().any(here);
+    if alone || cx.reported(Kind::GlobalRace, s) {
+        return false;
+    }
+    let start = Instant::now();
+    while start.elapsed() < AT_MOST {
+        std::thread::yield_now();
+        if same() {
+            return true;
+        }
     }
     false
 }

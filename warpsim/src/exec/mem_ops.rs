@@ -8,7 +8,7 @@ use super::state::*;
 use super::{coop, misc, order, shared, stack, undefined, undefined_bytes};
 use crate::check::global::GStamp;
 use crate::ir::*;
-use crate::memory::{AccessError, space_of, window};
+use crate::memory::{AccessError, Alloc, space_of, window};
 use crate::report::{self, Fault, Kind};
 
 /// The set bits of a mask.
@@ -161,22 +161,6 @@ pub fn register_value(w: &Warp, r: Reg, lane: usize) -> u64 {
     if r.class() == Class::Q { w.regs.q(r)[lane] } else { u64::from(w.regs.r(r)[lane]) }
 }
 
-/// `discard`: the contents of the lanes' 128 bytes are lost.
-pub fn discard(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
-    let addr = addresses(w, i);
-    for l in lanes(m) {
-        if !addr[l].is_multiple_of(128) {
-            let message = "a discard at an address that is not a multiple of 128";
-            return cx.fault(w, s, l as u32, Kind::Misaligned, message, Some(addr[l]));
-        }
-        let al = cx.mem.get(locate_written(cx, w, s, l, addr[l], 128, "a discard")?);
-        if cx.opts.checks.init {
-            al.unmark((addr[l] - al.base) as usize, 128);
-        }
-    }
-    Ok(())
-}
-
 #[inline(always)]
 pub fn put(w: &mut Warp, r: Reg, l: usize, v: u64, a: Access) {
     if r.class() == Class::Q {
@@ -277,6 +261,25 @@ fn writable(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, alloc: usize, addr: u64,
     cx.fault(w, s, l as u32, Kind::OutOfBounds, message, Some(addr))
 }
 
+#[inline(always)]
+fn store_at(al: &Alloc, at: usize, n: usize, v: u64) {
+    match n {
+        1 => al.store8(at, v as u8),
+        2 => al.store16(at, v as u16),
+        4 => al.store32(at, v as u32),
+        _ => al.store64(at, v),
+    }
+}
+
+/// Performs one lane's store.
+fn keep(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, (alloc, addr): (usize, u64), l: usize) {
+    let (al, n) = (cx.mem.get(alloc), usize::from(a.bytes));
+    let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..usize::from(a.count)];
+    for (e, r) in list.iter().enumerate() {
+        store_at(al, (addr - al.base) as usize + n * e, n, register_value(w, *r, l));
+    }
+}
+
 fn global(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -319,6 +322,7 @@ fn global(
     }
     let checks = cx.opts.checks;
     let slow = checks.init || cx.global_shadow.is_some();
+    let mut left = m;
     if one.is_none() || slow {
         let marks = match a.order {
             _ if a.constant => GStamp::CONSTANT,
@@ -328,6 +332,10 @@ fn global(
         };
         let mut holes = 0;
         let rest = one.map_or(m, |alloc| pass(cx, cl, w, s, alloc, addr, m, (total, write, marks)));
+        // Whoever sees the stamp of a store may wait for its value, so none waits with a value that has its stamp.
+        if let (true, Some(k)) = (write && rest != 0, one) {
+            lanes(m & !rest).for_each(|l| keep(cx, w, s, i, a, (k, addr[l]), l));
+        }
         for l in lanes(rest) {
             let k = match one {
                 Some(k) => k,
@@ -347,9 +355,15 @@ fn global(
                     }
                 });
             }
+            if write {
+                keep(cx, w, s, i, a, (k, addr[l]), l);
+            }
         }
         if holes != 0 {
             undefined::global_holes(cx, w, s, i, a, addr, holes);
+        }
+        if write && rest != 0 {
+            left = 0;
         }
     }
     let list = &cx.prog.funcs[s.func as usize].lists;
@@ -361,15 +375,15 @@ fn global(
             let slot = &mut w.regs.r[w.regs.rb + r.slot()];
             // SAFETY: `common` found every active lane's bytes in the allocation, and all of them are aligned.
             let word = |l: usize| unsafe { al.word((addr[l] - al.base) as usize + 4 * e) };
-            match (write, m == !0) {
+            match (write, left == !0) {
                 (false, true) => (0..32).for_each(|l| slot[l] = word(l).load(Relaxed)),
-                (false, false) => lanes(m).for_each(|l| slot[l] = word(l).load(Relaxed)),
+                (false, false) => lanes(left).for_each(|l| slot[l] = word(l).load(Relaxed)),
                 (true, true) => (0..32).for_each(|l| word(l).store(slot[l], Relaxed)),
-                (true, false) => lanes(m).for_each(|l| word(l).store(slot[l], Relaxed)),
+                (true, false) => lanes(left).for_each(|l| word(l).store(slot[l], Relaxed)),
             }
             continue;
         }
-        for l in lanes(m) {
+        for l in lanes(left) {
             let k = match one {
                 Some(k) => k,
                 None => locate(cx, w, s, l, addr[l], total, "an access")?,
@@ -377,13 +391,7 @@ fn global(
             let al = mem.get(k);
             let at = (addr[l] - al.base) as usize + n * e;
             if write {
-                let v = register_value(w, r, l);
-                match n {
-                    1 => al.store8(at, v as u8),
-                    2 => al.store16(at, v as u16),
-                    4 => al.store32(at, v as u32),
-                    _ => al.store64(at, v),
-                }
+                store_at(al, at, n, register_value(w, r, l));
             } else {
                 let v = match n {
                     1 => u64::from(al.load8(at)),

@@ -204,6 +204,22 @@ pub fn policy(cx: &mut Cx<'_>, w: &Warp, s: &Split, i: &Inst, m: u32) {
     }
 }
 
+/// `discard`: the contents of the lanes' 128 bytes are lost.
+pub fn discard(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
+    let addr = mem_ops::addresses(w, i);
+    for l in mem_ops::lanes(m) {
+        if !addr[l].is_multiple_of(128) {
+            let message = "a discard at an address that is not a multiple of 128";
+            return cx.fault(w, s, l as u32, Kind::Misaligned, message, Some(addr[l]));
+        }
+        let al = cx.mem.get(mem_ops::locate_written(cx, w, s, l, addr[l], 128, "a discard")?);
+        if cx.opts.checks.init {
+            al.unmark((addr[l] - al.base) as usize, 128);
+        }
+    }
+    Ok(())
+}
+
 /// An address in another block's shared memory: the top byte is the block's rank plus one.
 pub fn mapa(cx: &Cx<'_>, cl: &Cluster, w: &mut Warp, s: &Split, i: &Inst, shared: bool, m: u32) -> Result<(), Fault> {
     let rank = *w.regs.r(i.b);

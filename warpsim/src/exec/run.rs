@@ -351,7 +351,7 @@ fn slow(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, op
         Op::Nanosleep => return Ok(Flow::Block(Wait::Yield)),
         Op::IsSpacep(window) => misc::is_space(cx, w, i, *window, m),
         Op::Alloca => stack::alloca(cx, w, s, i, m)?,
-        Op::Discard => mem_ops::discard(cx, w, s, i, m)?,
+        Op::Discard => misc::discard(cx, w, s, i, m)?,
         Op::GridWait => ahead::wait(cx, cl, w, m),
         Op::GridRelease => ahead::release(cl, w),
         Op::Nop | Op::Prefetch => {}
