@@ -35,6 +35,11 @@ fn unsupported_instructions_are_errors_with_a_line() {
     let text = kernel("tex.2d.v4.f32.f32 {%r1, %r1, %r1, %r1}, [%rd1, {%r1, %r1}];");
     let e = warpsim::Module::parse(&text).unwrap().kernel("k").err().unwrap();
     assert!(e.line == 10 && e.message.contains("textures and surfaces are not modelled"), "{e}");
+    let launches = ".extern .func (.param .b64 p) __cudaCDP2GetParameterBufferV2();\n.visible .entry";
+    let text =
+        kernel("{ .param .b64 p; call (p), __cudaCDP2GetParameterBufferV2; }").replacen(".visible .entry", launches, 1);
+    let e = warpsim::Module::parse(&text).unwrap().kernel("k").err().unwrap();
+    assert!(e.message.contains("dynamic parallelism) is not modelled: launch from the host"), "{e}");
     let e = warpsim::Module::parse(&kernel("add.wrong.u32 %r1, %r1, %r1;")).unwrap().kernel("k").err().unwrap();
     assert!(e.message.contains("unsupported modifier `.wrong` of `add.wrong.u32`"), "{e}");
     let e = warpsim::Module::parse(&kernel("add.u32 %r1 %r1, %r1;")).err().unwrap();

@@ -117,6 +117,10 @@ impl Lower<'_, '_> {
                 self.emit(Inst { a: x, b: y, c: z, ..Inst::new(Op::AssertFail) });
             }
             "malloc" | "free" => return self.heap(target, &args, &rets),
+            name if name.trim_start_matches('_').starts_with("cuda") => {
+                let what = "the device runtime (dynamic parallelism) is not modelled: launch from the host";
+                return self.fail(format!("`{target}`: {what}"));
+            }
             _ if self.linker.declared(target) => return self.fail(format!("`{target}` has no body and is not known")),
             _ => return self.fail(format!("`{target}` is not defined")),
         }
