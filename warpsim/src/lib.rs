@@ -94,7 +94,8 @@
 //!   data that it announces is read.
 //! - A compare-and-swap counts as a read, because compare-and-swap loops start from a plain read.
 //! - Two strong words may serve as a message and its flag without a fence.
-//! - Threads may store equal values, and copies may write equal values.
+//! - Threads may store equal values, and copies into shared memory may write equal values. Bulk stores to global memory may not.
+//! - The invalidation of an mbarrier has to be ordered after its last use by each other warp, and by any lane of that warp.
 //! - Only the last writer and two readers of each location are remembered, and of atomics in global memory an earlier one that is
 //!   not ordered before the last.
 //! - A `wgmma` group is complete for the four warps of its warpgroup once one of them has waited for it.
@@ -127,6 +128,9 @@
 //!
 //! Time and caches: there is no latency and no bandwidth. Prefetches and cache hints do nothing, and a wait with a time limit
 //! ends with its phase, or when no other thread can go on.
+//!
+//! `setmaxnreg` has an effect if the number of registers at the start is known, from [`Options::registers`] or from the kernel's
+//! bounds: ptxas ignores it otherwise.
 //!
 //! Also not modelled: textures, surfaces, Blackwell's instructions (`tcgen05` and others from `sm_100` on), `multimem`, and
 //! dynamic parallelism. The system reserves no shared memory here: static variables begin at 0.

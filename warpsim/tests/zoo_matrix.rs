@@ -1,7 +1,7 @@
 //! Matrices of which nobody wrote a part: rows and columns beyond the edge are multiplied along, and harm nobody until something depends on them.
 
 use crate::common::all_options;
-use crate::zoo::{Bug, kernel};
+use crate::zoo::{Bug, kernel, launch};
 use crate::zoo_order::found;
 use warpsim::{Finding, Kind};
 
@@ -303,4 +303,32 @@ fn wmma_multiplies_rows_beyond_the_edge() {
         &nothing.replace("+2048", "").replace("%r1, 20;", "%r1, 32;"),
         &[("[%rd2]", "[%rd2+2048]")],
     );
+}
+
+/// Two warps store the same matrix to the same place, or each its own.
+#[test]
+fn warps_that_store_the_same_matrix_are_quiet() {
+    let lane =
+        "mov.u32 %r3, tile; shr.u32 %r4, %r1, 5; and.b32 %r5, %r1, 7; shl.b32 %r5, %r5, 4; add.u32 %r5, %r3, %r5;";
+    let float = "cvt.rn.f32.u32 %f1, %r4; mov.b32 %r6, %f1;";
+    let eight = |r: &str| [r; 8].join(",");
+    let to = |space: &str, at: &str| {
+        format!("wmma.store.d.sync.aligned.row.m16n16k16.{space}.f32 [{at}], {{{}}}, 16;", eight("%f1"))
+    };
+    let stores = [
+        ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r5], {%r4};".to_owned(), Kind::SharedRace),
+        ("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%r5], {%r4};".to_owned(), Kind::SharedRace),
+        (to("shared", "%r3"), Kind::SharedRace),
+        (to("global", "%rd2"), Kind::GlobalRace),
+    ];
+    for o in all_options() {
+        for (store, kind) in &stores {
+            for (value, caught) in [("mov.u32 %r4, 7;", false), ("", true)] {
+                let b = Bug { name: "same", threads: 64, blocks: 1, bad: "", mend: ("", ""), kind: *kind };
+                let found = launch(&kernel(1024, &format!("{lane} {value} {float} {store}")), &b, &o).unwrap();
+                assert_eq!(found.iter().any(|f| f.kind == *kind), caught, "{store} {found:?}");
+                assert!(caught || found.is_empty(), "{store} {found:?}");
+            }
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crate::check::race::WARP_WIDE;
 use crate::ir::*;
 use crate::report::Fault;
 
-/// Row addresses: lane `8 j + r` gives the address of row `r` of matrix `j`. Also returns whether all data that is read was written before.
+/// Row addresses: lane `8 j + r` gives the address of row `r` of matrix `j`; `written` gives the bytes that a store writes there. Also returns whether all data that is read was written before.
 fn rows(
     cx: &mut Cx<'_>,
     cl: &mut Cluster,
@@ -19,7 +19,7 @@ fn rows(
     i: &Inst,
     m: u32,
     num: usize,
-    write: bool,
+    written: Option<&dyn Fn(usize) -> [u8; 16]>,
 ) -> Result<(Vec<(usize, usize)>, bool), Fault> {
     warp_ops::all_lanes(cx, w, s, m)?;
     let (mut out, mut known) = (vec![], true);
@@ -28,17 +28,18 @@ fn rows(
         let addr = smem_address(cx, w, s, i.a, l)?;
         addrs[l] = addr;
         let (b, off) = shared::locate(cx, cl, w, s, l, addr, 16, 16)?;
-        let a = if write {
+        let a = if written.is_some() {
             Near::write(l, (b, off), 16)
         } else {
             Near { who: !0, lane: WARP_WIDE, ..Near::read(l, (b, off), 16) }
         };
-        known &= shared_check::visit(cx, cl, w, s, a);
+        let bytes = written.map_or([0; 16], |of| of(l));
+        known &= shared_check::visit(cx, cl, w, s, a, &bytes);
         out.push((b, off));
     }
     if let Some(mx) = &mut cx.metrics {
         for j in 0..num {
-            mx.shared(s.func, s.pc, &addrs, 0xff << (8 * j), 16, write);
+            mx.shared(s.func, s.pc, &addrs, 0xff << (8 * j), 16, written.is_some());
         }
     }
     Ok((out, known))
@@ -61,7 +62,7 @@ pub fn ldmatrix(
     trans: bool,
 ) -> Result<(), Fault> {
     let num = usize::from(num);
-    let (at, known) = rows(cx, cl, w, s, i, m, num, false)?;
+    let (at, known) = rows(cx, cl, w, s, i, m, num, None)?;
     let code = &cx.prog.funcs[s.func as usize];
     let list = &code.lists[i.ext as usize..][..num];
     if !known {
@@ -92,21 +93,22 @@ pub fn stmatrix(
     trans: bool,
 ) -> Result<(), Fault> {
     let num = usize::from(num);
-    let (at, _) = rows(cx, cl, w, s, i, m, num, true)?;
     let code = &cx.prog.funcs[s.func as usize];
     let list = &code.lists[i.ext as usize..][..num];
+    let row = |k: usize| {
+        let (src, r, mut bytes) = (w.regs.r(list[k / 8]), k % 8, [0; 16]);
+        for (c, pair) in bytes.chunks_exact_mut(2).enumerate() {
+            let (lane, half) = if trans { (4 * c + r / 2, r % 2) } else { (4 * r + c / 2, c % 2) };
+            pair.copy_from_slice(&((src[lane] >> (16 * half)) as u16).to_le_bytes());
+        }
+        bytes
+    };
+    let (at, _) = rows(cx, cl, w, s, i, m, num, Some(&row))?;
     if cx.watches(w, s) {
         undefined_matrix::stored(cl, w, code, list, &at, trans);
     }
-    for j in 0..num {
-        let src = *w.regs.r(list[j]);
-        for (l, v) in src.iter().enumerate() {
-            for (k, (r, c)) in places(l, trans).into_iter().enumerate() {
-                let (b, off) = at[8 * j + r];
-                let h = (v >> (16 * k)) as u16;
-                cl.blocks[b].shared[off + 2 * c..off + 2 * c + 2].copy_from_slice(&h.to_le_bytes());
-            }
-        }
+    for (k, (b, off)) in at.iter().enumerate() {
+        cl.blocks[*b].shared[*off..off + 16].copy_from_slice(&row(k));
     }
     Ok(())
 }

@@ -73,7 +73,10 @@ fn look(
         if !written(cx, cl, a) {
             holes |= a.who;
         }
-        check_race(cx, cl, w, s, a, values);
+        let l = a.who.trailing_zeros() as usize;
+        check_race(cx, cl, w, s, a, |now, earlier, number| {
+            values.is_some_and(|list| same_bytes(w, list, l, now, earlier, number, n))
+        });
     }
     holes
 }
@@ -135,10 +138,10 @@ fn written(cx: &Cx<'_>, cl: &mut Cluster, Near { block, off, n, write, .. }: Nea
     !cx.opts.checks.init || marked(init, off, n)
 }
 
-/// Checks and records an access. Returns whether all bytes that it reads were written.
-pub fn visit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) -> bool {
+/// Checks and records an access, which stores these `bytes` if it is a store. Returns whether all bytes that it reads were written.
+pub fn visit(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, bytes: &[u8]) -> bool {
     let known = written(cx, cl, a);
-    check_race(cx, cl, w, s, a, None);
+    check_race(cx, cl, w, s, a, |now, _, _| now == bytes);
     known
 }
 
@@ -151,19 +154,27 @@ pub fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near) {
             format!("reads {bytes} of shared memory at {off:#x} that nobody wrote{name}")
         });
     }
-    check_race(cx, cl, w, s, a, None);
+    check_race(cx, cl, w, s, a, |_, _, _| false);
 }
 
-/// racecheck. A store with `values` may write values that are already there.
-fn check_race(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, a: Near, values: Option<&[Reg]>) {
+/// racecheck. A store may write what is already there, or what another lane of the same store also writes: `same` tells it of the bytes in
+/// memory, the earlier access and the number of this instruction.
+fn check_race(
+    cx: &mut Cx<'_>,
+    cl: &mut Cluster,
+    w: &Warp,
+    s: &Split,
+    a: Near,
+    same: impl Fn(&[u8], Stamp, u32) -> bool,
+) {
     let (l, Near { block: b, off, n, write, .. }) = (a.who.trailing_zeros() as usize, a);
     let Cluster { blocks, clocks, .. } = cl;
     let blk = &mut blocks[b];
     let (Some(shadow), Some(clocks)) = (&mut blk.shadow, clocks) else { return };
     let me = Stamp::new(w.agent, a.lane, clocks.now(w.agent), cx.number(s), a.marks);
     let found = shadow.access(clocks, w.party(a.who), me, off, n, write).filter(|c| {
-        let same = |list| same_bytes(w, list, l, &blk.shared[off..off + n], c.stamp, cx.number(s), n);
-        !(c.write && c.cause == Cause::Unordered && values.is_some_and(same))
+        let harmless = || same(&blk.shared[off..off + n], c.stamp, cx.number(s));
+        !(c.write && write && c.cause == Cause::Unordered && harmless())
     });
     if let Some(c) = found {
         report(cx, w, s, l, c, write, off);

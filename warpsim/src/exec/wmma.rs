@@ -106,7 +106,7 @@ fn access(
     if space == MemSpace::Shared {
         let (b, off) = shared::locate(cx, cl, w, s, l, at, n, n)?;
         let a = Near { who: !0, lane: WARP_WIDE, block: b, off, n, write: write.is_some(), marks: 0 };
-        let known = shared_check::visit(cx, cl, w, s, a);
+        let known = shared_check::visit(cx, cl, w, s, a, &write.unwrap_or(0).to_le_bytes()[..n]);
         let sh = &mut cl.blocks[b].shared;
         if let Some(v) = write {
             sh[off..off + n].copy_from_slice(&v.to_le_bytes()[..n]);
@@ -118,7 +118,11 @@ fn access(
         None => mem_ops::locate(cx, w, s, l, at, n as u64, "a wmma load")?,
     };
     let t = Touch { lane: l, alloc: k, addr: at, bytes: n as u64, write: write.is_some(), marks: 0 };
-    check_race(cx, cl, w, s, t, |_, _| false);
+    let there = |cx: &Cx<'_>| {
+        let mut now = [0u8; 8];
+        cx.mem.read(at, &mut now[..n]).is_ok() && write.is_some_and(|v| now[..n] == v.to_le_bytes()[..n])
+    };
+    check_race(cx, cl, w, s, t, |cx, other| other.is_none() && there(cx));
     let mut b = [0u8; 8];
     if let Some(v) = write {
         let _ = cx.mem.write(at, &v.to_le_bytes()[..n]);
