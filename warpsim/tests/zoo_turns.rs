@@ -200,3 +200,21 @@ fn blocks_that_store_the_same_meet_at_any_moment() {
     }
     assert!(go("%r2").iter().any(|f| f.kind == Kind::GlobalRace));
 }
+
+/// A loop whose store of each turn goes where the next lane has stored one turn before, another value: lanes of one store are compared with each
+/// other, and not with those of the turn before.
+#[test]
+fn a_store_is_not_taken_for_that_of_the_turn_before() {
+    for (space, base, kind) in [("shared", "%r6", Kind::SharedRace), ("global", "%rd4", Kind::GlobalRace)] {
+        let at = "add.u32 %r6, %r3, %r2; mul.wide.u32 %rd4, %r1, 4; add.u64 %rd4, %rd1, %rd4;";
+        let next =
+            "add.u32 %r6, %r6, 4; add.u64 %rd4, %rd4, 4; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 4; @%p2 bra L;";
+        let body = format!("{at} mov.u32 %r7, 0;\nL: st.{space}.u32 [{base}], %r7;\n/*here*/\n{next}");
+        check((1, 1, 32), &[kind], &body, &["bar.warp.sync -1;"]);
+        let same = if space == "shared" { "%r3" } else { "%rd1" };
+        let text = kernel(1, &format!("st.{space}.u32 [{same}], 6;"));
+        for o in all_options() {
+            assert_eq!(found(&text, 1, 32, &o), [], "{space}");
+        }
+    }
+}

@@ -169,7 +169,7 @@ pub fn cp_async(
             if cx.opts.checks.init || cx.global_shadow.is_some() {
                 let t = Touch { lane: l, alloc: k, addr: e.src[l], bytes: take, write: false, marks: GStamp::COPY };
                 e.holes |= u32::from(check_load(cx, w, s, t)) << l;
-                check_race(cx, cl, w, s, t, |_, _| false);
+                check_race(cx, cl, w, s, t, |_| false);
             }
         }
         if let (Some(shadow), Some(clocks)) = (&mut cl.blocks[b].shadow, &cl.clocks) {

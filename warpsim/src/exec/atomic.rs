@@ -146,7 +146,7 @@ pub fn run(
                         check_init(cx, w, s, t);
                         // The last arrival is the one to remember: a thread that has seen all other arrivals may then go on without them.
                         let _turn = cx.global_shadow.and_then(|shadow| shadow.turn(at));
-                        check_race(cx, cl, w, s, t, |_, _| false);
+                        check_race(cx, cl, w, s, t, |_| false);
                         coop::arrive(cx, cl, w, at);
                         let al = cx.mem.get(k);
                         let off = (at - al.base) as usize;

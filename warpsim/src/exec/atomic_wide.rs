@@ -48,7 +48,7 @@ pub fn run(
                     let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: BYTES as u64, write, marks };
                     check_init(cx, w, s, t);
                     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-                    check_race(cx, cl, w, s, t, |_, _| false);
+                    check_race(cx, cl, w, s, t, |_| false);
                     let al = cx.mem.get(k);
                     let off = (addr[l] - al.base) as usize;
                     let old = [al.load64(off), al.load64(off + 8)];

@@ -73,7 +73,7 @@ fn far(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, op: &Bu
         if op.load || op.reduce.is_some() {
             global_check::check_init(cx, w, s, t);
         }
-        check_race(cx, cl, w, s, t, |_, _| false);
+        check_race(cx, cl, w, s, t, |_| false);
     }
     if let (Some(c), Far::Linear { .. } | Far::Tensor { .. }, true) = (&mut cl.clocks, &op.far, op.load) {
         let mut end = |t: &Target| (c.mbar_agent(t.bar.0, t.bar.1), c.mbar(t.bar.0, t.bar.1).phase + 1);

@@ -97,17 +97,9 @@ fn partly(cx: &Cx<'_>, alloc: usize, addr: u64, bytes: u64) -> bool {
     !al.marked(off, bytes) && (off..off + bytes).any(|at| al.marked(at, 1))
 }
 
-/// racecheck. `harmless` tells whether a write leaves memory unchanged or, given another lane of the same store, writes the same value as
-/// that lane.
+/// racecheck. `harmless` tells whether a write leaves memory unchanged. Lanes of one store are checked and performed one after the other.
 #[inline(always)]
-pub fn check_race(
-    cx: &mut Cx<'_>,
-    cl: &Cluster,
-    w: &Warp,
-    s: &Split,
-    t: Touch,
-    harmless: impl Fn(&Cx<'_>, Option<usize>) -> bool,
-) {
+pub fn check_race(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch, harmless: impl Fn(&Cx<'_>) -> bool) {
     let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return };
     // A bulk copy may have a size of zero.
     if t.bytes == 0 {
@@ -163,7 +155,7 @@ fn after(cl: &Cluster, p: Party, old: GStamp) -> bool {
 pub fn check_map(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, lane: usize, addr: u64) {
     let Ok(alloc) = cx.mem.find(addr, 128) else { return };
     let t = Touch { lane, alloc, addr, bytes: 128, write: false, marks: 0 };
-    check_race(cx, cl, w, s, t, |_, _| false);
+    check_race(cx, cl, w, s, t, |_| false);
     let (Some(shadow), Some(c)) = (cx.global_shadow, &cl.clocks) else { return };
     let off = (addr - cx.mem.get(alloc).base) as usize;
     for old in (off >> shadow.shift..=(off + 127) >> shadow.shift).map(|g| shadow.writer(alloc, g)) {
@@ -191,7 +183,7 @@ fn judge(
     t: Touch,
     me: GStamp,
     earlier: [GStamp; 3],
-    harmless: &impl Fn(&Cx<'_>, Option<usize>) -> bool,
+    harmless: &impl Fn(&Cx<'_>) -> bool,
 ) -> bool {
     for (k, old) in earlier.into_iter().enumerate() {
         let was_write = k == 0;
@@ -203,14 +195,11 @@ fn judge(
         if was_write && t.write && me.takes_down(old, [earlier[1], earlier[2]]) {
             continue;
         }
-        let sibling = old.far() == me.far() && old.pc() == me.pc() && me.pc() < GStamp::LAST && old.lane() < 32;
         // Writing a value that is already there, because another thread has written it, is harmless.
         if t.write
             && (cause == Cause::Unordered || copy)
             && earlier[0] != GStamp::NOBODY
-            && (harmless(cx, None)
-                || sibling && was_write && harmless(cx, Some(old.lane().into()))
-                || comes(cx, cl, s, earlier[0], || harmless(cx, None)))
+            && (harmless(cx) || comes(cx, cl, s, earlier[0], || harmless(cx)))
         {
             continue;
         }

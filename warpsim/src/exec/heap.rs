@@ -60,7 +60,7 @@ pub fn free(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, i: &Inst, m: u32
         };
         // All accesses to the chunk have to be complete.
         let t = Touch { lane: l, alloc, addr: addr[l], bytes, write: true, marks: 0 };
-        check_race(cx, cl, w, s, t, |_, _| false);
+        check_race(cx, cl, w, s, t, |_| false);
     }
     Ok(())
 }

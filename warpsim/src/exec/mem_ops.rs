@@ -347,13 +347,7 @@ fn global(
                 if !write && check_load(cx, w, s, t) {
                     holes |= 1 << l;
                 }
-                check_race(cx, cl, w, s, t, |cx, other| match other {
-                    None => stores_the_same(cx, w, s, i, a, t),
-                    Some(o) => {
-                        let list = &cx.prog.funcs[s.func as usize].lists[i.ext as usize..][..usize::from(a.count)];
-                        list.iter().all(|r| register_value(w, *r, l) == register_value(w, *r, o))
-                    }
-                });
+                check_race(cx, cl, w, s, t, |cx| stores_the_same(cx, w, s, i, a, t));
             }
             if write {
                 keep(cx, w, s, i, a, (k, addr[l]), l);

@@ -75,7 +75,11 @@ fn look(
         }
         let l = a.who.trailing_zeros() as usize;
         check_race(cx, cl, w, s, a, |now, earlier, number| {
-            values.is_some_and(|list| same_bytes(w, list, l, now, earlier, number, n))
+            // Another lane of this store, not of an earlier one by the same instruction.
+            let other = usize::from(earlier.lane()).min(31);
+            let sibling = earlier.agent() == w.agent && earlier.pc() == number && earlier.lane() < 32;
+            let sibling = sibling && m >> other & 1 == 1 && at[other] == at[l];
+            values.is_some_and(|list| same_bytes(w, list, l, now, sibling.then_some(other), n))
         });
     }
     holes
@@ -213,14 +217,13 @@ pub fn touch_atomic(
 }
 
 /// A store of a value that is already there, or that another lane of the same store also writes, is harmless.
-fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], earlier: Stamp, number: u32, n: usize) -> bool {
+fn same_bytes(w: &Warp, list: &[Reg], l: usize, now: &[u8], sibling: Option<usize>, n: usize) -> bool {
     let bytes = |lane: usize| -> Vec<u8> {
         let each = n / list.len();
         list.iter().flat_map(|r| register_value(w, *r, lane).to_le_bytes().into_iter().take(each)).collect()
     };
     let mine = bytes(l);
-    let sibling = earlier.agent() == w.agent && earlier.pc() == number && earlier.lane() < 32;
-    mine == now || sibling && bytes(earlier.lane() as usize) == mine
+    mine == now || sibling.is_some_and(|other| bytes(other) == mine)
 }
 
 /// Describes the thread that made an access. If several lanes of its warp made it, names one other than the current lane.

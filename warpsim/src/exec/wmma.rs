@@ -122,7 +122,7 @@ fn access(
         let mut now = [0u8; 8];
         cx.mem.read(at, &mut now[..n]).is_ok() && write.is_some_and(|v| now[..n] == v.to_le_bytes()[..n])
     };
-    check_race(cx, cl, w, s, t, |cx, other| other.is_none() && there(cx));
+    check_race(cx, cl, w, s, t, there);
     let mut b = [0u8; 8];
     if let Some(v) = write {
         let _ = cx.mem.write(at, &v.to_le_bytes()[..n]);
