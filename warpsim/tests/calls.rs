@@ -207,3 +207,26 @@ fn a_variadic_function_reads_the_arguments_that_there_are() {
         assert!(caught.iter().any(|f| matches!(f.kind, Kind::UninitialisedLocal | Kind::OutOfBounds)), "{caught:?}");
     }
 }
+
+/// A format for two numbers, of which the caller has written as many as it says.
+#[test]
+fn printf_has_the_arguments_that_its_format_names() {
+    let text = |second: &str| {
+        format!(
+            ".version 8.0\n.target sm_80\n.address_size 64\n.extern .func (.param .b32 r) vprintf(.param .b64 a, .param .b64 b);\n\
+             .global .align 1 .b8 format[7] = {{37, 100, 32, 37, 100, 10, 0}};\n\
+             .visible .entry k()\n{{\n.local .align 8 .b8 depot[8]; .reg .b64 %rd<4>;\nst.local.u32 [depot], 3; {second}\n\
+             mov.u64 %rd1, depot; cvta.local.u64 %rd1, %rd1; mov.u64 %rd2, format; cvta.global.u64 %rd2, %rd2;\n\
+             {{ .param .b64 a; .param .b64 b; .param .b32 r; st.param.b64 [a], %rd2; st.param.b64 [b], %rd1;\n\
+             call (r), vprintf, (a, b); }}\nret;\n}}"
+        )
+    };
+    for o in all_options() {
+        let mut g = Gpu::new();
+        let r = run(&mut g, &text("st.local.u32 [depot+4], 4;"), "k", 1, 1, 0, &[], &o);
+        assert_eq!(r.output, "3 4\n");
+        let r = try_run(&mut g, &text(""), "k", [1; 3], [1; 3], 0, &[], &o).unwrap();
+        let says = "prints an argument that nobody wrote: does `%d %d` have more than it is given?";
+        assert!(r.findings[0].kind == Kind::UninitialisedLocal && r.findings[0].message == says, "{:?}", r.findings);
+    }
+}

@@ -1,5 +1,7 @@
 //! Frames, exits, special instructions, printing.
 
+use std::cell::Cell;
+
 use super::cx::Cx;
 use super::shared;
 use super::state::*;
@@ -295,23 +297,32 @@ fn text(cx: &Cx<'_>, addr: u64) -> Vec<u8> {
 }
 
 pub fn printf(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<(), Fault> {
-    let _ = (cl, s);
+    let _ = cl;
     let (a, b) = (*w.regs.r(i.a), *w.regs.r(i.b));
     for l in (0..32).filter(|l| m >> l & 1 == 1) {
         let format = text(cx, local_u64(w, l, a[l] as usize));
         let args = local_u64(w, l, b[l] as usize);
         let in_local = space_of(args) == MemSpace::Local;
+        let missing = Cell::new(false);
         let byte = |at: u64| -> u8 {
             if in_local {
-                let off = (args - window(MemSpace::Local) + at) as usize;
-                w.local.get(l * w.local_stride + off).copied().unwrap_or(0)
+                let off = l * w.local_stride + (args - window(MemSpace::Local) + at) as usize;
+                let unwritten = !w.local_init.is_empty() && !w.local_init.get(off).is_some_and(|written| *written);
+                missing.set(missing.get() || unwritten);
+                w.local.get(off).copied().unwrap_or(0)
             } else {
                 let mut v = [0u8];
-                let _ = cx.mem.read(args + at, &mut v);
+                missing.set(missing.get() || cx.mem.read(args + at, &mut v).is_err());
                 v[0]
             }
         };
         let line = super::printf::format(&format, byte, |addr| text(cx, addr));
+        if missing.get() && cx.opts.checks.init {
+            cx.report(w, s, l as u32, Kind::UninitialisedLocal, None, None, |_| {
+                let format = String::from_utf8_lossy(&format).trim_end().to_owned();
+                format!("prints an argument that nobody wrote: does `{format}` have more than it is given?")
+            });
+        }
         cx.output.push_str(&line);
     }
     if i.c.is_some() {
