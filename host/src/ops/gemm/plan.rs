@@ -110,6 +110,29 @@ pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u
     (n > m).then_some((rows, are_enough(rows)))
 }
 
+/// The number of columns of tiles for the pieces along k of a product `[m, n, k]`, if these are better than whole tiles of `whole`
+/// columns.
+///
+/// In the unit of [`time`], which on an H200 is 1.8 ns, the launch that adds the pieces takes `LAUNCH`, and an element of a piece,
+/// written and read, 1/`ELEMENTS`. There 1024² × 16384 take 56.4 µs in pieces and 70.0 in tiles, 512² × 16384 24.0 and 48.2,
+/// 256² × 65536 31.7 and 154.4, 768² × 8192 24.0 and 29.2; but 1024² × 4096 21.4 and 22.1, and 256² × 2048 12.9 and 10.0.
+pub(crate) fn of_pieces(multiprocessors: u32, [m, n, k]: [u32; 3], whole: u32) -> Option<u32> {
+    const LAUNCH: usize = 3600;
+    const ELEMENTS: usize = 790;
+    let sizes = |batch: u32| [batch, m, n].map(|size| size as usize);
+    let in_pieces = |columns: u32| {
+        let each = piece(multiprocessors, [m, n, k], columns);
+        let pieces = k.div_ceil(each);
+        let steps = each.div_ceil(BLOCK_K) as usize;
+        let added = (m as usize).saturating_mul(n as usize).saturating_mul(pieces as usize) / ELEMENTS;
+        let tiles = time(multiprocessors, sizes(pieces), [BLOCK_M, columns]).saturating_mul(steps);
+        tiles.saturating_add(LAUNCH).saturating_add(added)
+    };
+    let whole = time(multiprocessors, sizes(1), [BLOCK_M, whole]).saturating_mul(k.div_ceil(BLOCK_K) as usize);
+    let best = WIDTHS.into_iter().min_by_key(|columns| in_pieces(*columns))?;
+    (in_pieces(best) < whole).then_some(best)
+}
+
 /// The elements of k of a piece, where a product `[m, n, k]` in tiles of `columns` columns is cut along k: so many that the
 /// pieces of all tiles are a wave, but no more pieces than have four stages each, and at least two.
 pub(crate) fn piece(multiprocessors: u32, [m, n, k]: [u32; 3], columns: u32) -> u32 {
@@ -118,6 +141,16 @@ pub(crate) fn piece(multiprocessors: u32, [m, n, k]: [u32; 3], columns: u32) -> 
     let fill = u64::from(multiprocessors / CLUSTER) / tiles.max(1);
     let pieces = fill.min(u64::from(steps / 4)).max(2) as u32;
     steps.div_ceil(pieces) * BLOCK_K
+}
+
+/// The number of rows of tiles with swapped operands, if these are better than tiles of `whole` columns, for a product of `[m, n]` results.
+///
+/// Where rows are a few more than tiles have, tiles of 256 rows are mostly empty: on an H200 384 by 5120 × 5120 take 33.2 µs by
+/// swapped tiles of 128 rows and 44.4 by 160 columns, 320 by 2560 × 2560 13.2 by 64 and 23.3 by 96 columns.
+pub(crate) fn of_swapped(multiprocessors: u32, [m, n]: [usize; 2], whole: u32) -> Option<u32> {
+    let swapped = |rows: u32| time(multiprocessors, [1, n, m], [BLOCK_M, rows]);
+    let best = SWAPPED.into_iter().min_by_key(|rows| swapped(*rows))?;
+    (swapped(best) < time(multiprocessors, [1, m, n], [BLOCK_M, whole])).then_some(best)
 }
 
 /// Whether pairs of blocks are better than clusters of four and than tiles, for a product `[m, n]` of up to 64 rows or columns.

@@ -239,7 +239,17 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// The tiles that best fill waves of the device's multiprocessors, of pieces along k if these are better.
     pub(super) fn tiles(&self, stream: &Stream) -> Path {
-        self.whole_tiles(stream)
+        let gk::Problem { m, n, k, .. } = self.sizes;
+        let of = stream.device().info().multiprocessors;
+        match self.whole_tiles(stream) {
+            Path::Hopper(columns) if self.fits_split() => {
+                let swapped = plan::of_swapped(of, [m, n].map(|size| size as usize), columns);
+                let swapped = swapped.filter(|_| self.fits_swapped()).map(Path::Swapped);
+                let pieces = plan::of_pieces(of, [m, n, k], columns).map(Path::Split);
+                pieces.or(swapped).unwrap_or(Path::Hopper(columns))
+            }
+            path => path,
+        }
     }
 
     /// The same of whole products.
