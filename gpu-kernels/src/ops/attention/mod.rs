@@ -325,14 +325,18 @@ impl Bias {
         Self { softcap: problem.softcap, slope, shift: problem.shift(&tile.sequence) }
     }
 
-    /// The score that x, which has the problem's factor, becomes by the soft cap, and the derivative. The error is absolute, 2⁻²² of the
-    /// cap, which is what a score's error counts as.
+    /// The score that x, which has the problem's factor, becomes by the soft cap, and the derivative. The error is 2⁻²² of the cap, or 2⁻¹⁸ of
+    /// the score if that is less: a cap far above all scores leaves them as they are.
     #[inline(always)]
     pub(super) fn cap(self, x: f32) -> (f32, f32) {
         if self.softcap > 0.0 {
-            let power = math::ex2_approx_ftz(x * (2.0 * LOG2_E / self.softcap));
-            let t = math::fma(math::rcp_approx(power + 1.0), -2.0, 1.0);
-            (self.softcap * t, math::fma(-t, t, 1.0))
+            let share = x * (1.0 / self.softcap);
+            let square = share * share;
+            // c·tanh(x / c) by its series while |x| is below a 16th of c.
+            let near = math::fma(x * square, math::fma(square, 2.0 / 15.0, -1.0 / 3.0), x);
+            let power = math::ex2_approx_ftz(share * (2.0 * LOG2_E));
+            let t = math::fma(math::rcp_approx_ftz(power + 1.0), -2.0, 1.0);
+            (if square < 1.0 / 256.0 { near } else { self.softcap * t }, math::fma(-t, t, 1.0))
         } else {
             (x, 1.0)
         }

@@ -86,6 +86,9 @@ fn small(info: &'static OpInfo, tensors: &[&'static str]) -> Vec<Case> {
         odd(bf16, [1, 4, 2, 130, 157, 128]).only(&[]).param("causal", true),
         odd(bf16, [2, 2, 2, 129, 66, 64]).only(&[]).param("causal", true),
         odd(bf16, [1, 2, 1, 70, 100, 72]).only(&["slopes"]).param("softcap", 1.5),
+        // Caps that no score comes near.
+        odd(DType::F32, [1, 1, 1, 5, 9, 6]).only(&[]).param("softcap", 1e6),
+        odd(bf16, [1, 2, 1, 20, 30, 64]).only(&[]).param("softcap", 1e30),
         odd(bf16, [1, 1, 1, 65, 80, 192]).only(&[]),
         odd(bf16, [1, 1, 1, 66, 70, 256]).only(&[]).param("causal", true),
         odd(bf16, [1, 2, 1, 150, 140, 32]).only(&[]).param("left", 30).param("right", 5),

@@ -76,6 +76,7 @@ impl Decode {
             length(odd(f16, [1, 1, 1, 5, 64, 400]).param("left", 150).param("splits", 2), 390),
             odd(f16, [2, 2, 2, 2, 64, 30]).param("left", 0),
             odd(bf16, [2, 2, 1, 1, 64, 70]).param("softcap", 2.0).param("scale", 0.3),
+            odd(bf16, [1, 2, 1, 1, 64, 40]).param("softcap", 1e30),
             // Sinks: with one piece and with several, with queries that see nothing else, and with the kernels that read first.
             sinks(bf16, [3, 4, 2, 2, 64, 30]),
             length(sinks(f16, [1, 4, 1, 1, 64, 300]).param("splits", 2), 290),
