@@ -85,6 +85,41 @@ fn results_that_there_is_no_memory_for_are_named_behind_what_is_wrong_with_argum
     works(&stream);
 }
 
+#[test]
+fn a_result_without_a_possible_shape_is_named() {
+    let Some(device) = device() else { return };
+    let stream = device.stream().unwrap();
+    let (float, half, id) = (
+        Tensor::<f32>::zeros(&stream, [1, 1]).unwrap(),
+        Tensor::<f16>::zeros(&stream, [1, 8]).unwrap(),
+        Tensor::<i32>::zeros(&stream, [1]).unwrap(),
+    );
+    let many = 1 << 40;
+    let tall = || half.view().broadcast([many, 8]).unwrap();
+    let uncountable = |of: &str, dims: &str, error: String| {
+        assert_eq!(error, format!("{of} is too large: {dims} has more than 2^63 elements"));
+    };
+    let square = "[1099511627776, 1099511627776]";
+    uncountable("gemm: `c`", square, said(ops::gemm(&stream, tall(), tall().t())));
+    uncountable("gemm_to_f32: `c`", square, said(ops::gemm_to_f32(&stream, tall(), tall().t())));
+    uncountable("linear: `y`", square, said(ops::linear(&stream, tall(), tall(), Epilogue::default())));
+    let [column, row] = [[many, 1], [1, many]].map(|shape| float.view().broadcast(shape).unwrap());
+    uncountable("sgemm: `c`", square, said(ops::sgemm(&stream, column, row)));
+    let ids = id.view().broadcast([many]).unwrap();
+    uncountable("embedding: `y`", square, said(ops::embedding(&stream, ids, row)));
+    let all = usize::MAX;
+    let gradient = said(ops::embedding_backward(&stream, &id, &float, all));
+    uncountable("embedding_backward: `dtable`", &format!("[{all}, 1]"), gradient);
+    let heads = Tensor::<f32>::zeros(&stream, [1, 2, 0, 4]).unwrap();
+    let repeated = said(ops::repeat_kv(&stream, &heads, 1 << 62));
+    uncountable("repeat_kv: `y`", "[1, 9223372036854775808, 0, 4]", repeated);
+    let filled = said(ops::fill::<f32>(&stream, [all, 2], 1.0));
+    uncountable("fill: `y`", &format!("[{all}, 2]"), filled);
+    let six = said(ops::random_normal::<f32>(&stream, [1; 6], 0.0, 1.0, Philox::new(0)));
+    assert_eq!(six, "random_normal: `y` has shape [1, 1, 1, 1, 1, 1], expected at most 5 dimensions");
+    works(&stream);
+}
+
 /// An operator still computes what it should.
 fn works(stream: &Stream) {
     let x = Tensor::from_slice(stream, [2], &[-1.0f32, 2.0]).unwrap();

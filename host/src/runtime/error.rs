@@ -293,8 +293,8 @@ pub enum Error {
     },
 }
 
-/// What errors of memory that nobody has named call their operator.
-const UNNAMED: [&str; 2] = ["tensor", "scratch"];
+/// What errors of memory and of shapes that nobody has named call their operator.
+const UNNAMED: [&str; 3] = ["tensor", "scratch", "shape"];
 
 impl Error {
     /// An [`Error::Shape`].
@@ -317,13 +317,15 @@ impl Error {
         Self::TooLarge { op, arg, reason: reason.into() }
     }
 
-    /// Names the operator and the argument that memory was for which is not there or cannot be counted, unless that is named already.
+    /// Names the operator and the argument whose memory or shape there is not or cannot be counted, unless that is named already.
     pub(crate) fn name(&mut self, op: &'static str, arg: &'static str) {
         match self {
             Self::OutOfMemory { of, .. } => {
                 of.get_or_insert((op, arg));
             }
-            Self::TooLarge { op: of, arg: its, .. } if UNNAMED.contains(of) => (*of, *its) = (op, arg),
+            Self::TooLarge { op: of, arg: its, .. } | Self::Shape { op: of, arg: its, .. } if UNNAMED.contains(of) => {
+                (*of, *its) = (op, arg);
+            }
             _ => {}
         }
     }

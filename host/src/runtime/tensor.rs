@@ -31,6 +31,16 @@ impl<T: Dtype> Tensor<T> {
         AnyTensor::result(stream, T::DTYPE, shape).map(Self::of)
     }
 
+    /// [`result`](Self::result) of a shape that no argument has. If there is no such shape, the error names the result.
+    pub(crate) fn result_as(
+        op: &'static str,
+        arg: &'static str,
+        stream: &Stream,
+        shape: impl AsRef<[usize]>,
+    ) -> Result<Self> {
+        Self::result(stream, shape).map_err(|error| error.of(op, arg))
+    }
+
     /// All elements zero.
     pub fn zeros(stream: &Stream, shape: impl AsRef<[usize]>) -> Result<Self> {
         AnyTensor::zeros(stream, T::DTYPE, shape).map(Self::of)

@@ -51,7 +51,7 @@ pub fn gemm_fp8<'a, Q: Float8, T: Float>(
     let (a, b) = (a.into(), b.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
-    let mut c = Tensor::result(stream, [m, n])?;
+    let mut c = Tensor::result_as(INFO.name, "c", stream, [m, n])?;
     gemm_fp8_into(stream, a, a_scales.into(), b, b_scales.into(), &mut c)?;
     Ok(c)
 }

@@ -61,7 +61,7 @@ pub fn gemm_grouped<'a, T: Float + Half>(
     let (x, weight, offsets) = (x.into(), weight.into(), offsets.into());
     let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [_, out, _]: [usize; 3] = weight.dims(INFO.name, "weight")?;
-    let mut y = Tensor::result(stream, [rows, out])?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, [rows, out])?;
     gemm_grouped_into(stream, x, weight, offsets, &mut y)?;
     Ok(y)
 }

@@ -42,7 +42,7 @@ pub fn gemm_tf32<'a>(stream: &Stream, a: impl Into<View<'a, f32>>, b: impl Into<
     let (a, b) = (a.into(), b.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
-    let mut c = Tensor::result(stream, [m, n])?;
+    let mut c = Tensor::result_as(INFO.name, "c", stream, [m, n])?;
     gemm_tf32_into(stream, 1.0, a, b, 0.0, &mut c)?;
     Ok(c)
 }

@@ -64,7 +64,7 @@ pub fn gemm_w4a16<'a, T: Float + Half>(
     let (a, w) = (a.into(), w.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = w.dims(INFO.name, "w")?;
-    let mut c = Tensor::result(stream, [m, n])?;
+    let mut c = Tensor::result_as(INFO.name, "c", stream, [m, n])?;
     gemm_w4a16_into(stream, a, w, scales.into(), zeros, &mut c)?;
     Ok(c)
 }

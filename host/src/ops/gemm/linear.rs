@@ -55,7 +55,7 @@ pub fn linear<'a, T: Float + Half>(
     let (x, weight) = (x.into(), weight.into());
     let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [out, _]: [usize; 2] = weight.dims(INFO.name, "weight")?;
-    let mut y = Tensor::result(stream, [rows, out])?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, [rows, out])?;
     linear_into(stream, x, weight, epilogue, &mut y)?;
     Ok(y)
 }

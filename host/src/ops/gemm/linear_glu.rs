@@ -54,7 +54,7 @@ pub fn linear_glu<'a, T: Float + Half>(
     let (x, gate, up) = (x.into(), gate.into(), up.into());
     let [rows, _]: [usize; 2] = x.dims(INFO.name, "x")?;
     let [out, _]: [usize; 2] = gate.dims(INFO.name, "gate")?;
-    let mut y = Tensor::result(stream, [rows, out])?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, [rows, out])?;
     linear_glu_into(stream, x, gate, up, activation, &mut y)?;
     Ok(y)
 }

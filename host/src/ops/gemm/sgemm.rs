@@ -32,7 +32,7 @@ pub fn sgemm<'a>(stream: &Stream, a: impl Into<View<'a, f32>>, b: impl Into<View
     let (a, b) = (a.into(), b.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [_, n]: [usize; 2] = b.dims(INFO.name, "b")?;
-    let mut c = Tensor::result(stream, [m, n])?;
+    let mut c = Tensor::result_as(INFO.name, "c", stream, [m, n])?;
     sgemm_into(stream, a, b, &mut c)?;
     Ok(c)
 }

@@ -41,7 +41,7 @@ use crate::runtime::view::{View, ViewMut};
 pub fn gemv<'a, T: Float>(stream: &Stream, a: impl Into<View<'a, T>>, x: impl Into<View<'a, T>>) -> Result<Tensor<T>> {
     let (a, x) = (a.into(), x.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
-    let mut y = Tensor::result(stream, product_shape(x.shape(), m))?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, product_shape(x.shape(), m))?;
     gemv_into(stream, a, x, &mut y)?;
     Ok(y)
 }

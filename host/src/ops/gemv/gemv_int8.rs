@@ -49,7 +49,7 @@ pub fn gemv_int8<'a, T: Float>(
 ) -> Result<Tensor<T>> {
     let (a, x) = (a.into(), x.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
-    let mut y = Tensor::result(stream, product_shape(x.shape(), m))?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, product_shape(x.shape(), m))?;
     gemv_int8_into(stream, a, scales.into(), x, &mut y)?;
     Ok(y)
 }

@@ -44,7 +44,7 @@ pub fn embedding<'a, T: Float>(
     let (ids, table) = (ids.into(), table.into());
     let [tokens]: [usize; 1] = ids.dims(FORWARD.name, "ids")?;
     let [_, d]: [usize; 2] = table.dims(FORWARD.name, "table")?;
-    let mut y = Tensor::result(stream, [tokens, d])?;
+    let mut y = Tensor::result_as(FORWARD.name, "y", stream, [tokens, d])?;
     embedding_into(stream, ids, table, &mut y)?;
     Ok(y)
 }

@@ -50,7 +50,7 @@ pub fn embedding_backward<'a, T: Float>(
 ) -> Result<Tensor<T>> {
     let dy = dy.into();
     let [_, d]: [usize; 2] = dy.dims(BACKWARD.name, "dy")?;
-    let mut dtable = Tensor::result(stream, [vocab, d])?;
+    let mut dtable = Tensor::result_as(BACKWARD.name, "dtable", stream, [vocab, d])?;
     embedding_backward_into(stream, ids.into(), dy, &mut dtable)?;
     Ok(dtable)
 }

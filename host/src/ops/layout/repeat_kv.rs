@@ -35,7 +35,7 @@ use crate::runtime::view::{View, ViewMut};
 pub fn repeat_kv<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, repeat: usize) -> Result<Tensor<T>> {
     let x = x.into();
     let [batch, heads, seq, d]: [usize; 4] = x.dims(INFO.name, "x")?;
-    let mut y = Tensor::result(stream, [batch, times(heads, repeat)?, seq, d])?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, [batch, times(heads, repeat)?, seq, d])?;
     repeat_kv_into(stream, x, repeat, &mut y)?;
     Ok(y)
 }

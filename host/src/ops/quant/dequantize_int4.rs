@@ -53,7 +53,7 @@ pub fn dequantize_int4<'a, T: Float>(
     let q = q.into();
     let [rows, _]: [usize; 2] = q.dims(INFO.name, "q")?;
     q.require_shape(INFO.name, "q", &[rows, d.div_ceil(2)])?;
-    let mut y = Tensor::result(stream, [rows, d])?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, [rows, d])?;
     dequantize_int4_into(stream, q, scales.into(), zeros, &mut y)?;
     Ok(y)
 }

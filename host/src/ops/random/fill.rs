@@ -26,7 +26,7 @@ use crate::runtime::view::ViewMut;
 /// # }
 /// ```
 pub fn fill<T: Float>(stream: &Stream, shape: impl AsRef<[usize]>, value: f32) -> Result<Tensor<T>> {
-    let mut y = Tensor::result(stream, shape)?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, shape)?;
     fill_into(stream, value, &mut y)?;
     Ok(y)
 }

@@ -44,7 +44,7 @@ pub fn random_normal<T: Float>(
     std: f32,
     random: Philox,
 ) -> Result<Tensor<T>> {
-    let mut y = Tensor::result(stream, shape)?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, shape)?;
     random_normal_into(stream, mean, std, random, &mut y)?;
     Ok(y)
 }

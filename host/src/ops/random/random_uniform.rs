@@ -40,7 +40,7 @@ pub fn random_uniform<T: Float>(
     range: Range<f32>,
     random: Philox,
 ) -> Result<Tensor<T>> {
-    let mut y = Tensor::result(stream, shape)?;
+    let mut y = Tensor::result_as(INFO.name, "y", stream, shape)?;
     random_uniform_into(stream, range, random, &mut y)?;
     Ok(y)
 }

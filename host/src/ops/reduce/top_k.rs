@@ -42,7 +42,8 @@ pub const MAX_K: usize = gk::MAX_K as usize;
 pub fn top_k<'a, T: Float>(stream: &Stream, x: impl Into<View<'a, T>>, k: usize) -> Result<(Tensor<T>, Tensor<i32>)> {
     let x = x.into();
     let shape = shape(x.shape(), k)?;
-    let (mut values, mut indices) = (Tensor::result(stream, &shape)?, Tensor::result(stream, &shape)?);
+    let mut values = Tensor::result_as(INFO.name, "values", stream, &shape)?;
+    let mut indices = Tensor::result(stream, &shape)?;
     top_k_into(stream, x, k, &mut values, &mut indices)?;
     Ok((values, indices))
 }

@@ -33,7 +33,7 @@ pub fn gemm_bf16<'a>(
     let (a, b) = (a.into(), b.into());
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
-    let mut c = Tensor::result(stream, [m, n])?;
+    let mut c = Tensor::result_as(INFO.name, "c", stream, [m, n])?;
     gemm_bf16_into(stream, a, b, &mut c)?;
     Ok(c)
 }

@@ -57,7 +57,8 @@ pub fn gemm<'a, T: Float + Half>(
     b: impl Into<View<'a, T>>,
 ) -> Result<Tensor<T>> {
     let (a, b) = (a.into(), b.into());
-    let mut c = Tensor::result(stream, Shapes::of(&operator::INFO, a.shape(), b.shape())?.c())?;
+    let mut c =
+        Tensor::result_as(operator::INFO.name, "c", stream, Shapes::of(&operator::INFO, a.shape(), b.shape())?.c())?;
     gemm_into(stream, 1.0, a, b, 0.0, &mut c)?;
     Ok(c)
 }
@@ -89,7 +90,12 @@ pub fn gemm_to_f32<'a, T: Float + Half>(
     b: impl Into<View<'a, T>>,
 ) -> Result<Tensor<f32>> {
     let (a, b) = (a.into(), b.into());
-    let mut c = Tensor::result(stream, Shapes::of(&operator::TO_F32, a.shape(), b.shape())?.c())?;
+    let mut c = Tensor::result_as(
+        operator::TO_F32.name,
+        "c",
+        stream,
+        Shapes::of(&operator::TO_F32, a.shape(), b.shape())?.c(),
+    )?;
     gemm_to_f32_into(stream, 1.0, a, b, 0.0, &mut c)?;
     Ok(c)
 }
