@@ -142,10 +142,11 @@ row_kernels! {
         }
         // Rows that are no distribution have no gradient either.
         let factor = if entropy.is_nan() { entropy } else { -LN_2 * scale * share * dentropy };
-        let (max, of_mean) = (shift(max), -mean * factor);
+        let max = shift(max);
         team.store([x], [(gradient, g_stride)], |[x]| {
             let (power, p) = moments.power(x, max);
-            [p * math::fma(power, factor, of_mean)]
+            // The factor comes last: times a logarithm, that of a low temperature may overflow where p is 0.
+            [p * (power - mean) * factor]
         });
     }
 }

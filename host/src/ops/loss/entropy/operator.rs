@@ -73,6 +73,8 @@ impl Operator for EntropyOf {
             cases.extend([
                 Case::odd(info, dtype, dims(11, 88)).param("temperature", 2.0),
                 Case::odd(info, dtype, dims(5, 16)).param("temperature", 0.25),
+                // A reciprocal near the limit, times exponents beyond it.
+                Case::odd(info, dtype, dims(5, 16)).param("temperature", 1e-38),
                 Case::boundary(info, dtype, dims(70, 3)).values("logits", Values::Specials),
                 Case::boundary(info, dtype, dims(3, 64)).values("logits", Values::Constant(f64::NEG_INFINITY)),
             ]);
