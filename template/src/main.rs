@@ -10,6 +10,9 @@ fn axpy(stream: &Stream, a: f32, x: &Tensor<f32>, y: &mut Tensor<f32>) -> Result
         return Err(Error::shape("axpy", "y", y.shape(), format!("{:?}, that of `x`", x.shape())));
     }
     let n = x.len() as u64;
+    if n == 0 {
+        return Ok(());
+    }
     let blocks = n.div_ceil(u64::from(Axpy::<f32>::BLOCK.x)) as u32;
     let (x, mut y) = (x.view(), y.view_mut());
     // SAFETY: both hold n elements.
