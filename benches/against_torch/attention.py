@@ -40,11 +40,11 @@ def attention(t, name):
     q, k, v = rand(t, batch, heads, queries, d), rand(t, batch, kv, keys, d), rand(t, batch, kv, keys, d)
     maybe = lambda value: value if random.random() < 0.3 else None  # noqa: E731
     given, settings = {"q": q, "k": k, "v": v}, {}
-    slopes, sinks, softcap = maybe(torch.rand(heads) / 4), maybe(torch.randn(heads)), maybe(5.0)
-    lengths, causal, left = maybe(ints(0, keys + 1, batch)), random.random() < 0.5, maybe(random.randint(0, 60))
+    slopes, sinks, softcap = maybe(torch.rand(heads) / 4), maybe(torch.randn(heads)), maybe(random.choice([5.0, 1e6]))
+    lengths, causal, left, right = maybe(ints(0, keys + 1, batch)), random.random() < 0.5, maybe(random.randint(0, 60)), maybe(random.randint(0, 60))
     optional = {"slopes": slopes, "sinks": sinks, "key_lengths": lengths}
     given |= {key: x for key, x in optional.items() if x is not None}
-    settings |= {"causal": str(causal).lower()} | ({"softcap": softcap} if softcap else {}) | ({"left": left} if left is not None else {})
+    settings |= {"causal": str(causal).lower()} | ({"softcap": softcap} if softcap else {}) | {side: n for side, n in (("left", left), ("right", right)) if n is not None}
     at = wide(*(x for x in (q, k, v, sinks) if x is not None))
     outs = []
     for b in range(batch):
@@ -57,6 +57,8 @@ def attention(t, name):
             seen = seen & (past <= 0)
         if left is not None:
             seen = seen & (past >= -left)
+        if right is not None:
+            seen = seen & (past <= right)
         p, lse = weights_of(scores.masked_fill(~seen, float("-inf")), None if sinks is None else at[3])
         outs.append((p @ v_b, lse))
     o, lse = (torch.stack(x) for x in zip(*outs))
@@ -80,16 +82,20 @@ def attention_decode(t, name):
     new, most, page = random.randint(1, 3), random.randint(4, 300), random.choice([0, 16])
     append = name == "attention_decode_append"
     q, k, v = rand(t, batch, new, kv * group, d), rand(t, batch, most, kv, d), rand(t, batch, most, kv, d)
+    maybe = lambda value: value if random.random() < 0.3 else None  # noqa: E731
+    softcap, left, sinks = maybe(random.choice([5.0, 1e6])), maybe(random.randint(0, 60)), maybe(torch.randn(kv * group))
     # The keys that are there in the end.
     lengths = ints(new, most + 1, batch)
     o, lse = torch.zeros(q.shape, dtype=WIDE), torch.zeros(batch, kv * group, new, dtype=WIDE)
     for b, n in enumerate(lengths.tolist()):
         keys, values = (x[b, :n].to(WIDE).repeat_interleave(group, 1).transpose(0, 1) for x in (k, v))
-        scores = scores_of(q[b].to(WIDE).transpose(0, 1), keys, 1 / math.sqrt(d), None, None)
-        p, lse[b] = weights_of(scores.masked_fill(ahead(new, n) > 0, float("-inf")), None)
+        scores, past = scores_of(q[b].to(WIDE).transpose(0, 1), keys, 1 / math.sqrt(d), softcap, None), ahead(new, n)
+        unseen = (past > 0) if left is None else (past > 0) | (past < -left)
+        p, lse[b] = weights_of(scores.masked_fill(unseen, float("-inf")), sinks)
         o[b] = (p @ values).transpose(0, 1)
     caches = {"k_cache": k, "v_cache": v}
-    given = {"q": q, "lengths_after" if append else "lengths": lengths}
+    given = {"q": q, "lengths_after" if append else "lengths": lengths} | ({} if sinks is None else {"sinks": sinks})
+    settings = {key: n for key, n in (("softcap", softcap), ("left", left)) if n is not None}
     wants = {"o": Want(o, (EPS[t] + 4e-6) * v.abs().max().item()), "lse": Want(lse, 2e-5)}
     if append:
         at = torch.stack([torch.arange(n - new, n) for n in lengths.tolist()])
@@ -105,4 +111,4 @@ def attention_decode(t, name):
         caches = {key: cache.reshape(batch * pages, page, kv, d)[order.argsort()] for key, cache in padded.items()}
         given["page_table"] = order.reshape(batch, pages).to(torch.int32)
         caches = {key: torch.empty_like(cache).index_copy(0, order, padded[key].reshape(batch * pages, page, kv, d)) for key, cache in caches.items()}
-    return given | caches, {}, wants
+    return given | caches, settings, wants
