@@ -124,7 +124,7 @@ fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mu
         Err(help) => {
             let text = if ui.colour { help.render().ansi().to_string() } else { help.render().to_string() };
             ui.print(&text);
-            return 0;
+            return code(Ok(Outcome::Ok), ui);
         }
     };
     ui.json = cli.json;
@@ -143,6 +143,11 @@ fn dispatch(args: impl IntoIterator<Item = impl Into<OsString> + Clone>, ui: &mu
         Verb::Report(args) => report::run(&args, ui),
         Verb::ColdStart(args) => bench::cold_start(&args, ui),
     };
+    code(result, ui)
+}
+
+/// The exit code, once all output is written.
+fn code(result: Result<Outcome>, ui: &mut Ui) -> u8 {
     match result.and_then(|outcome| ui.finish().map(|()| outcome)) {
         Ok(Outcome::Ok) => 0,
         Ok(Outcome::ChecksFailed) => CHECKS_FAILED,
@@ -240,5 +245,19 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_that_cannot_be_written_is_an_error() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        assert_eq!(run(["warpsmith", "--help"], io::empty(), Full, io::sink()), CHECKS_FAILED);
     }
 }
