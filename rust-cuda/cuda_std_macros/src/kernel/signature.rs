@@ -49,6 +49,16 @@ pub(super) fn check(function: &ItemFn, attributes: &Attributes) -> syn::Result<(
             "a kernel is an `unsafe fn`: the launch decides whether its pointers are valid",
         );
     }
+    if let Some(name) =
+        [Some(&signature.ident), attributes.symbol.as_ref()].into_iter().flatten().find(|n| !is_plain(n))
+    {
+        return fail(
+            name.span(),
+            &format!(
+                "a kernel cannot be called `{name}`: PTX and the host's type take ASCII letters, digits and `_`, a letter first"
+            ),
+        );
+    }
     if let ReturnType::Type(..) = &signature.output {
         return fail(signature.output.span(), "a kernel returns nothing: write results through a `*mut` parameter");
     }
@@ -87,6 +97,14 @@ pub(super) fn check(function: &ItemFn, attributes: &Attributes) -> syn::Result<(
         return fail(choice.parameter.span(), &format!("`{}` is no const parameter of this kernel", choice.parameter));
     }
     Ok(())
+}
+
+/// Whether an entry, and the host's type in camel case, can have this name. A raw one shows its `#`.
+fn is_plain(name: &Ident) -> bool {
+    let name = name.to_string();
+    let letters = name.trim_start_matches('_');
+    letters.starts_with(|c: char| c.is_ascii_alphabetic())
+        && letters.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 pub(super) fn parameters(function: &ItemFn) -> syn::Result<Vec<Parameter>> {

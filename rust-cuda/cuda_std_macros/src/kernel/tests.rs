@@ -288,6 +288,21 @@ fn signature_errors() {
 }
 
 #[test]
+fn names_that_no_entry_can_have() {
+    for name in [quote!(r#loop), quote!(größe), quote!(__), quote!(_1)] {
+        let message = error(quote!(block = 32), quote!(unsafe fn #name() {}));
+        assert!(message.contains(&format!("cannot be called `{name}`")), "{message}");
+    }
+    let symbol = error(
+        quote!(block = 32, symbol = r#move),
+        quote!(
+            unsafe fn f() {}
+        ),
+    );
+    assert!(symbol.contains("cannot be called `r#move`"), "{symbol}");
+}
+
+#[test]
 fn parameter_errors() {
     for (ty, hint) in [
         (quote!(&[f32]), "pass a raw pointer"),
