@@ -149,3 +149,33 @@ fn large_fills_and_copies_go_piece_by_piece() {
     let all = y.to_vec(&stream).unwrap();
     assert!(all[0] == 7 && all[1..].iter().all(|v| *v == -2));
 }
+
+/// A thread drops what it kept for itself after what the library keeps for it, where it kept it first.
+#[test]
+fn a_thread_that_ends_may_still_launch() {
+    use std::cell::RefCell;
+    use std::sync::mpsc::{self, Sender};
+
+    struct Kept(Stream, Tensor<f16>, Sender<Result<Vec<f32>>>);
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            let Self(stream, x, done) = self;
+            let _scope = warpsmith::profile::scope("at the end");
+            let y = ops::gemm(stream, &*x, &*x).and_then(|product| ops::relu(stream, &product));
+            done.send(y.and_then(|y| y.to_f32(stream))).unwrap();
+        }
+    }
+    thread_local! {
+        static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    }
+    let (done, all) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let (_device, stream) = open();
+        let x = Tensor::from_f32(&stream, [2, 2], &[0.0, 1.0, 1.0, 0.0]).unwrap();
+        KEPT.set(Some(Kept(stream.clone(), x, done)));
+        let y = ops::relu(&stream, &Tensor::from_f32(&stream, [1], &[-1.0]).unwrap() as &Tensor<f32>).unwrap();
+        assert_eq!(y.to_vec(&stream).unwrap(), [0.0]);
+    });
+    thread.join().unwrap();
+    assert_eq!(all.recv().unwrap().unwrap(), [1.0, 0.0, 0.0, 1.0]);
+}

@@ -292,7 +292,7 @@ pub(crate) fn asked<T>(body: impl FnOnce() -> T) -> (T, Vec<Product>) {
 
 /// Whether a launch on this thread has to say what it asks for.
 pub(crate) fn is_observed() -> bool {
-    ASKED.with_borrow(Option::is_some)
+    ASKED.try_with(|list| list.borrow().is_some()).unwrap_or(false)
 }
 
 /// Tells whoever wants to know.

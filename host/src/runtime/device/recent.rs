@@ -27,8 +27,9 @@ impl Recent {
     pub(super) fn push(&self, image: &'static KernelImage) {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % self.ring.len();
         self.ring[at].store(ptr::from_ref(image).cast_mut(), Ordering::Release);
-        LAUNCHED.with_borrow_mut(|list| {
-            if let Some(list) = list {
+        // Nobody asks a thread that has ended, and drops what it kept for itself.
+        let _ = LAUNCHED.try_with(|list| {
+            if let Some(list) = &mut *list.borrow_mut() {
                 list.push((image.module, image.symbol));
             }
         });

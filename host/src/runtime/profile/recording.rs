@@ -106,11 +106,12 @@ impl Drop for Restore {
 }
 
 fn replace(recording: Option<Recording>) -> Option<Recording> {
-    RECORDING.with(|slot| slot.0.replace(recording))
+    RECORDING.try_with(|slot| slot.0.replace(recording)).unwrap_or_default()
 }
 
+/// Nothing where the thread does not record, or has ended: what it kept for itself may launch kernels when it is dropped.
 fn with<T>(f: impl FnOnce(&mut Recording) -> T) -> Option<T> {
-    RECORDING.with(|slot| slot.0.borrow_mut().as_mut().map(f))
+    RECORDING.try_with(|slot| slot.0.borrow_mut().as_mut().map(f)).ok().flatten()
 }
 
 /// Begins a scope, if this thread records.

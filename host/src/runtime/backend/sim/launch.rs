@@ -106,12 +106,15 @@ pub(super) struct Job {
 impl Job {
     /// A launch by this thread on that GPU.
     pub(super) fn new(mut function: Function, launch: &Launch<'_>, gpu: warpsim::Device, settings: Settings) -> Self {
-        REPLACED.with_borrow(|replaced| {
-            if let Some((_, kernel)) = replaced.iter().rfind(|(symbol, _)| *symbol == function.symbol) {
-                function.kernel = kernel.clone();
-            }
+        // A thread that ends has neither any more, and may launch all the same: as it drops what it kept for itself.
+        let replaced = REPLACED.try_with(|replaced| {
+            let replaced = replaced.borrow();
+            replaced.iter().rfind(|(symbol, _)| *symbol == function.symbol).map(|(_, kernel)| kernel.clone())
         });
-        let profiles = PROFILES.with_borrow(Clone::clone);
+        if let Ok(Some(kernel)) = replaced {
+            function.kernel = kernel;
+        }
+        let profiles = PROFILES.try_with(|profiles| profiles.borrow().clone()).unwrap_or_default();
         let options = Options { metrics: profiles.is_some(), device: Some(gpu), ..settings.options() };
         let Launch { grid, block, shared_bytes, programmatic, cooperative, .. } = *launch;
         let args = launch.args.iter().map(|arg| arg.to_vec()).collect();
