@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn each_case_has_its_variants_together() {
         let Ok(device) = sim::open(&GpuModel::H100) else { return };
-        let timings = plan(&device, registry::OPERATORS, None, None).unwrap();
+        let timings = plan(&device, registry::OPERATORS, &Selection::default(), None).unwrap();
         let names: HashSet<_> = timings.iter().map(|timing| timing.job.to_string()).collect();
         assert_eq!(cases(&timings).count(), names.len());
         assert!(cases(&timings).all(|case| case[0].variant.is_none() && case[1..].iter().all(|t| t.variant.is_some())));

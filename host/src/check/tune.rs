@@ -178,6 +178,7 @@ pub fn choose(tuned: &mut Tuned, all: &[Measured]) {
 mod tests {
     use super::*;
     use crate::check::registry::find;
+    use crate::runtime::dtype::DType;
     use crate::runtime::sim;
 
     fn measured(plan: &'static str, times: &[(&'static str, &[f64])]) -> Measured {

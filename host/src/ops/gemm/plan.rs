@@ -110,13 +110,13 @@ pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u
     (n > m).then_some((rows, are_enough(rows)))
 }
 
-/// The number of columns of tiles for the pieces along k of a product `[m, n, k]`, if these are better than whole tiles of `whole`
-/// columns.
+/// The number of columns of tiles for the pieces along k of a product `[m, n, k]`, if these take less than `whole`, in the unit
+/// of [`time`].
 ///
-/// In the unit of [`time`], which on an H200 is 1.8 ns, the launch that adds the pieces takes `LAUNCH`, and an element of a piece,
-/// written and read, 1/`ELEMENTS`. There 1024² × 16384 take 56.4 µs in pieces and 70.0 in tiles, 512² × 16384 24.0 and 48.2,
+/// On an H200 the unit is 1.8 ns, the launch that adds the pieces takes `LAUNCH`, and an element of a piece,
+/// written and read, 1/`ELEMENTS`. 1024² × 16384 take 56.4 µs in pieces and 70.0 in tiles, 512² × 16384 24.0 and 48.2,
 /// 256² × 65536 31.7 and 154.4, 768² × 8192 24.0 and 29.2; but 1024² × 4096 21.4 and 22.1, and 256² × 2048 12.9 and 10.0.
-pub(crate) fn of_pieces(multiprocessors: u32, [m, n, k]: [u32; 3], whole: u32) -> Option<u32> {
+pub(crate) fn of_pieces(multiprocessors: u32, [m, n, k]: [u32; 3], whole: usize) -> Option<u32> {
     const LAUNCH: usize = 3600;
     const ELEMENTS: usize = 790;
     let sizes = |batch: u32| [batch, m, n].map(|size| size as usize);
@@ -128,9 +128,20 @@ pub(crate) fn of_pieces(multiprocessors: u32, [m, n, k]: [u32; 3], whole: u32) -
         let tiles = time(multiprocessors, sizes(pieces), [BLOCK_M, columns]).saturating_mul(steps);
         tiles.saturating_add(LAUNCH).saturating_add(added)
     };
-    let whole = time(multiprocessors, sizes(1), [BLOCK_M, whole]).saturating_mul(k.div_ceil(BLOCK_K) as usize);
     let best = WIDTHS.into_iter().min_by_key(|columns| in_pieces(*columns))?;
     (in_pieces(best) < whole).then_some(best)
+}
+
+/// The time of a product `[m, n, k]` in whole tiles of `columns` columns.
+pub(crate) fn of_tiles(multiprocessors: u32, [m, n, k]: [u32; 3], columns: u32) -> usize {
+    time(multiprocessors, [1, m as usize, n as usize], [BLOCK_M, columns]).saturating_mul(k.div_ceil(BLOCK_K) as usize)
+}
+
+/// The time of a product `[m, n, k]` of few rows or columns that is cut along k by four, where multiprocessors are left empty: on an
+/// H200 128² × 16384 take 38.4 µs, and in pieces 13.6; 100 × 1000 × 10000 26.4 and 19.5, 64² × 65536 55.6 and 19.3.
+pub(crate) fn of_quarters([m, n, k]: [u32; 3]) -> usize {
+    let of_a_step = if m.min(n) <= skinny::MOST_ALONE { 28 } else { 73 };
+    k.div_ceil(BLOCK_K) as usize * of_a_step
 }
 
 /// The elements of k of a piece, where a product `[m, n, k]` in tiles of `columns` columns is cut along k: so many that the

@@ -216,7 +216,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// For few rows or columns: tiles that they fill, or clusters that share k.
+    /// For few rows or columns: pieces of a long k, tiles that they fill, or clusters that share k.
     fn of_few(&self, stream: &Stream) -> Path {
         let sizes = [self.sizes.m, self.sizes.n].map(|size| size as usize);
         let of = stream.device().info().multiprocessors;
@@ -225,6 +225,10 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && self.sizes.m > 16 && self.fits_swapped();
             plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Swapped(rows))
         };
+        let all = [self.sizes.m, self.sizes.n, self.sizes.k];
+        if let Some(columns) = plan::of_pieces(of, all, plan::of_quarters(all)).filter(|_| self.fits_split()) {
+            return Path::Split(columns);
+        }
         if let Some(rows) = plan::fills_without_cuts(of, sizes) {
             return Path::Thin(rows);
         }
@@ -245,7 +249,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             Path::Hopper(columns) if self.fits_split() => {
                 let swapped = plan::of_swapped(of, [m, n].map(|size| size as usize), columns);
                 let swapped = swapped.filter(|_| self.fits_swapped()).map(Path::Swapped);
-                let pieces = plan::of_pieces(of, [m, n, k], columns).map(Path::Split);
+                let whole = plan::of_tiles(of, [m, n, k], columns);
+                let pieces = plan::of_pieces(of, [m, n, k], whole).map(Path::Split);
                 pieces.or(swapped).unwrap_or(Path::Hopper(columns))
             }
             path => path,

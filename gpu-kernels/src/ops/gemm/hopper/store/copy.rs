@@ -127,7 +127,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         while first < warp * WARP_ROWS + WARP_ROWS {
             let values: [C; ROWS] = array::from_fn(|i| {
                 let row = first + i as u32;
-                buffer.add(row * WIDTH + (lane / 4 ^ (row % 8)) * 4 + lane % 4).read()
+                buffer.add(row * WIDTH + ((lane / 4) ^ (row % 8)) * 4 + lane % 4).read()
             });
             let row = self.m0 + first;
             let to = c.wrapping_add((u64::from(row) * ldc + u64::from(column)) as usize);
