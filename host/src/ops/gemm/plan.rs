@@ -305,6 +305,33 @@ mod tests {
     }
 
     #[test]
+    fn few_tiles_of_a_long_k_are_cut_into_pieces() {
+        let pieces = |m, n, k, columns| {
+            super::of_pieces(132, [m, n, k], super::of_tiles(132, [m, n, k], columns))
+                .map(|columns| [columns, k.div_ceil(super::piece(132, [m, n, k], columns))])
+        };
+        assert_eq!(pieces(512, 512, 16384, 64), Some([128, 8]));
+        assert_eq!(pieces(1024, 1024, 16384, 64), Some([256, 4]));
+        assert_eq!(
+            [pieces(1024, 1024, 4096, 64), pieces(256, 256, 2048, 64), pieces(8192, 8192, 8192, 256)],
+            [None; 3]
+        );
+        let of_few = |m, n, k| super::of_pieces(132, [m, n, k], super::of_quarters([m, n, k]));
+        assert_eq!([of_few(128, 128, 16384), of_few(64, 64, 65536)], [Some(64); 2]);
+        assert_eq!([of_few(64, 512, 8192), of_few(16, 8192, 8192), of_few(1, 1, 1)], [None; 3]);
+        // At least two, of whole stages, and never more than all of k.
+        assert_eq!([super::piece(132, [9, 9, 65], 256), super::piece(1, [1 << 30, 1 << 30, 129], 64)], [64, 128]);
+        assert_eq!(super::of_pieces(1, [i32::MAX as u32; 3], 0), None);
+    }
+
+    #[test]
+    fn rows_that_leave_tiles_empty_fill_tiles_of_swapped_operands() {
+        let swapped = |m, n, columns| super::of_swapped(132, [m, n], columns);
+        assert_eq!([swapped(384, 5120, 160), swapped(320, 2560, 96)], [Some(128), Some(64)]);
+        assert_eq!([swapped(4096, 4096, 256), swapped(512, 5120, 160), swapped(1024, 1024, 64)], [None; 3]);
+    }
+
+    #[test]
     fn few_rows_fill_tiles_of_swapped_operands() {
         let rows = |m, n| super::of_few_rows(132, [m, n]);
         assert_eq!([rows(64, 8192), rows(65, 8192), rows(17, 28672)], [(64, true), (128, true), (64, true)].map(Some));

@@ -142,7 +142,12 @@ impl Operator for GemmBf16 {
             (2432, 2432, 2432),
             (2912, 2912, 2912),
             (256, 8192, 8192),
+            (384, 5120, 5120),
             (512, 4096, 4096),
+            // Few tiles of a long k.
+            (64, 64, 65536),
+            (512, 512, 16384),
+            (1024, 1024, 16384),
             (1024, 4096, 4096),
         ]
         .map(|(m, n, k)| Case::production(&INFO, format!("m={m} n={n} k={k} NT"), bf16, dims(m, n, k)))
@@ -178,6 +183,8 @@ impl Operator for GemmBf16 {
             Case::boundary(&INFO, bf16, dims(40, 17, 2048)),
             Case::boundary(&INFO, bf16, dims(64, 136, 1544)),
             Case::boundary(&INFO, bf16, dims(128, 264, 1544)),
+            // Long enough for pieces along k, of which the last one is shorter.
+            Case::boundary(&INFO, bf16, dims(72, 83, 8200)),
             // More tiles of swapped operands than the simulated GPU has clusters, with stages of the next begun while one is stored.
             Case::boundary(&INFO, bf16, dims(72, 1288, 136)),
         ]);
