@@ -59,6 +59,7 @@ macro_rules! with_products {
             gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY,
             gpu_kernels::ops::gemm::gemm::pairs::GEMM_PAIRS,
             gpu_kernels::ops::gemm::gemm::thin::GEMM_THIN,
+            gpu_kernels::ops::gemm::gemm::split::GEMM_SUM,
             gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD,
             $($own),*
         ]
