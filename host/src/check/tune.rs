@@ -67,9 +67,8 @@ fn median(values: &[f64]) -> f64 {
 pub fn plan(device: &Device, ops: &[&'static dyn Operator], selection: &Selection) -> Result<Vec<Job>> {
     let mut jobs = Vec::new();
     for &op in ops {
-        let chosen = selection.of("tune", op)?;
-        if op.info().variants.len() >= 2 && !chosen.is_empty() && asks(device, op)? {
-            jobs.extend(chosen);
+        if op.info().variants.len() >= 2 && asks(device, op)? {
+            jobs.extend(selection.of("tune", op)?);
         }
     }
     if jobs.is_empty() {
