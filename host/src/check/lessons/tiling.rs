@@ -92,9 +92,11 @@ impl Tiling {
         self.blocks * if self.persistent { tiles.min(self.at_once) } else { tiles }
     }
 
-    /// Operations of whole tiles.
+    /// Operations of all tiles, which are whole but for rows of the last ones that a Hopper kernel leaves out.
     pub(super) fn operations(self, side: usize, k: usize) -> usize {
-        2 * self.tiles(side) * self.rows * self.columns * k
+        let [block, columns] = [self.rows / self.blocks, self.columns].map(|size| size as u32);
+        let at_a_time = if self.persistent { hopper::a_rows(block, columns) as usize } else { self.rows };
+        2 * side.next_multiple_of(at_a_time) * side.next_multiple_of(self.columns) * k
     }
 
     /// Operations of whole waves.
