@@ -92,11 +92,9 @@ impl Tiling {
         self.blocks * if self.persistent { tiles.min(self.at_once) } else { tiles }
     }
 
-    /// Operations of all tiles, which are whole but for rows of the last ones that a Hopper kernel leaves out.
+    /// Operations of whole tiles.
     pub(super) fn operations(self, side: usize, k: usize) -> usize {
-        let [block, columns] = [self.rows / self.blocks, self.columns].map(|size| size as u32);
-        let at_a_time = if self.persistent { hopper::a_rows(block, columns) as usize } else { self.rows };
-        2 * side.next_multiple_of(at_a_time) * side.next_multiple_of(self.columns) * k
+        2 * self.tiles(side) * self.rows * self.columns * k
     }
 
     /// Operations of whole waves.
