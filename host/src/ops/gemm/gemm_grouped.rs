@@ -123,7 +123,7 @@ pub(super) fn launch<T: Float + Half>(
     match fits {
         Some(major) if path == Path::Hopper || path == Path::Fastest && stream.device().supports_hopper() => {
             let tiles = most(hopper::CLUSTER * hopper::BLOCK_M) * n.div_ceil(hopper::BLOCK_N) as usize;
-            let loaded = half(hopper::BLOCK_N, major);
+            let loaded = [hopper::BLOCK_M, half(hopper::BLOCK_N, major)];
             let Tiling { maps: [x_map, weight_map, y_map], store, grid } =
                 Tiling::of(stream, (&x, &weight), [Major::K, major], &mut y, &problem, loaded, tiles)?;
             let (y, offsets) = (y.ptr_mut(stream)?, offsets.ptr(stream)?);

@@ -158,20 +158,19 @@ impl Tiling {
         tile: [u32; 2],
     ) -> Result<Self> {
         let tiles = tiles([sizes.m, sizes.n], sizes.batch, tile);
-        Self::of(stream, operands, majors, c, sizes, half(tile[1], majors[1]), tiles)
+        Self::of(stream, operands, majors, c, sizes, [tile[0], half(tile[1], majors[1])], tiles)
     }
 
-    /// The same for that many tiles, of each of which a block loads so many columns of B.
+    /// The same for that many tiles, of which each block loads these rows of A and columns of B.
     pub(super) fn of<A: Dtype, B: Dtype, C: Dtype>(
         stream: &Stream,
         (a, b): (&Operand<'_, A>, &Operand<'_, B>),
         [a_major, b_major]: [Major; 2],
         c: &mut ViewMut<'_, C>,
         sizes: &gk::Problem,
-        columns: u32,
+        [rows, columns]: [u32; 2],
         tiles: usize,
     ) -> Result<Self> {
-        let rows = hopper::a_rows(hopper::BLOCK_M, hopper::CLUSTER * columns);
         let (a_map, b_map) = (a.map(stream, a_major, rows)?, b.map(stream, b_major, columns)?);
         let grid = grid(stream, tiles);
         let is_one_wave = tiles <= (grid / hopper::CLUSTER) as usize;
@@ -193,7 +192,7 @@ impl Tiling {
         sizes: &gk::Problem,
         block_m: u32,
     ) -> Result<Self> {
-        let b_map = b.map(stream, Major::K, hopper::a_rows(hopper::BLOCK_M, block_m))?;
+        let b_map = b.map(stream, Major::K, hopper::BLOCK_M)?;
         let a_map = a.map(stream, Major::K, block_m / hopper::CLUSTER)?;
         let store = store(c, sizes);
         let grid = grid(stream, tiles([sizes.n, sizes.m], sizes.batch, [hopper::BLOCK_M, block_m]));

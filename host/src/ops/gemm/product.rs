@@ -172,10 +172,10 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         if path == Path::Hopper || path == Path::Fastest && fits && stream.device().supports_hopper() {
             // The blocks of a pair load half of the columns of one matrix each, or all of one of two.
             let columns = if self.count == 2 { block_n } else { operand::half(block_n, Major::K) };
-            let majors = [Major::K; 2];
+            let (majors, loaded) = ([Major::K; 2], [hopper::BLOCK_M, columns]);
             let tiles = operand::tiles([m, n], self.sizes.batch, [hopper::BLOCK_M, block_n]);
             let Tiling { maps: [a, b, c_map], store, grid } =
-                Tiling::of(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, columns, tiles)?;
+                Tiling::of(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, loaded, tiles)?;
             let c = self.c.ptr_mut(stream)?;
             note_work(Bound::Tensor(A::DTYPE), work);
             return hopper(grid, (a, b, c_map, c, self.sizes, store));

@@ -10,7 +10,7 @@ use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
     ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, PANEL, STAGE_BYTES, STORE_M, SWAPPED, TALL,
-    TALL_THREADS, THREADS, TILE, TILES, UNITS, WARP_ROWS, WIDTHS, a_rows, loaded, shared_bytes, slab_columns,
+    TALL_THREADS, THREADS, TILE, TILES, UNITS, WARP_ROWS, WIDTHS, loaded, shared_bytes, slab_columns,
     tall_shared_bytes,
 };
 
@@ -20,7 +20,7 @@ pub const BLOCK_K: u32 = hopper::depth::<u16>();
 /// C = α·A·B + β·C of each of the problem's products; α times `scale`, unless that is null. If `each` is not 0, the
 /// products are pieces of one, of so many elements of k, a multiple of [`BLOCK_K`], the last one of what is left.
 ///
-/// A block's tile has `N` columns. `a_map` loads boxes of [`a_rows`] × `BLOCK_K` and `b_map` half of `N` × `BLOCK_K`:
+/// A block's tile has `N` columns. `a_map` loads boxes of `BLOCK_M` × `BLOCK_K` and `b_map` half of `N` × `BLOCK_K`:
 /// K-major boxes whole, MN-major ones in panels, which are halved along k where there are three of them. `c_map` stores
 /// `WARP_ROWS` rows of 128 bytes. All maps have 128-byte swizzle, and their last dimension is the product; loads outside
 /// a tensor read zero and stores outside are dropped. `store` selects how C is stored, and whether `c_map` is used:
@@ -70,7 +70,7 @@ pub unsafe fn gemm_fine<T: Half, C: Element, const B_MN: bool, const N: u32>(
     hopper::run_fine::<Halves<T, false, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale));
 }
 
-/// The same by tiles of [`TALL`] rows and columns.
+/// The same by tiles of [`TALL`] rows and columns: `a_map` loads boxes of so many rows.
 ///
 /// # Safety
 /// As for [`gemm_hopper`].

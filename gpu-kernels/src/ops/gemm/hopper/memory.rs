@@ -55,12 +55,6 @@ pub const fn loaded(block_n: u32, is_mn_major: bool) -> u32 {
     if is_mn_major { block_n.next_multiple_of(PANEL) } else { block_n }
 }
 
-/// Rows of A that are loaded at a time, of the `block_m` of a block that loads so many columns of B. A consumer's are, so that what
-/// has no rows is left out; but where stages are short, a second copy for each takes 7% longer.
-pub const fn a_rows(block_m: u32, loaded: u32) -> u32 {
-    if loaded > 96 { STORE_M } else { block_m }
-}
-
 /// Shared memory of a block that loads so many columns of B, [`loaded`] of one of [`FINE_WIDTHS`](super::FINE_WIDTHS).
 pub const fn shared_bytes(block_n: u32) -> usize {
     match block_n {
@@ -156,17 +150,11 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         depth
     }
 
-    /// [`a_rows`] of the block.
-    pub(super) const A_ROWS: u32 = a_rows(H as u32 * STORE_M, B as u32 / STAGE_BYTES);
-
-    /// Whether the tile, of `m` rows in all, has none for a consumer, for which nothing is loaded then.
+    /// Whether the tile has no rows for a consumer.
     #[inline(always)]
-    pub(super) unsafe fn is_idle<W: Walk>(self, tiles: &W, number: u32, m: u32, consumer: u32) -> bool {
-        if W::ALONG_K {
+    pub(super) unsafe fn is_idle<W: Walk>(self, number: u32, consumer: u32) -> bool {
+        if !W::TOLD || W::ALONG_K {
             return false;
-        }
-        if !W::TOLD {
-            return tiles.tile().row + consumer * STORE_M / Self::A_ROWS * Self::A_ROWS >= m;
         }
         let [row, _, _, end, _] = self.told(number).read();
         row + consumer * STORE_M >= end

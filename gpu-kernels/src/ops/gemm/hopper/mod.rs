@@ -49,7 +49,7 @@ use super::epilogue::Epilogue;
 
 pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
 use self::memory::{TALL_BYTES, TALL_STAGES, TOLD, WIDE_BYTES, WIDE_STAGES, b_bytes, stages};
-pub use self::memory::{a_rows, loaded, shared_bytes, tall_shared_bytes};
+pub use self::memory::{loaded, shared_bytes, tall_shared_bytes};
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Tf32};
 use self::produce::produce;
 pub(super) use self::store::Output;
@@ -128,8 +128,6 @@ pub(super) struct Matrices<'a, C> {
 pub(super) trait Consume<C, E, const B: usize, const STAGES: usize, const H: usize = { CONSUMERS as usize }> {
     /// How often they release a stage to each producer of the pair: once each, if nothing but products has read it.
     const RELEASES: u32 = H as u32;
-    /// Whether those without rows [skip](Memory::skip) the stages of a tile.
-    const SKIPS: bool = false;
 
     /// Run by each consumer warpgroup, with its number, its output and its tiles.
     unsafe fn consume<W: Walk>(self, memory: Memory<B, STAGES, H>, consumer: u32, output: &Output<'_, C, E>, tiles: W);
@@ -174,7 +172,7 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
         let first = walk.find().then(|| walk.tile().computed_here());
         cluster::wait();
         if thread::thread_idx_x() == 0 {
-            produce::<O, W, B, STAGES, H>(memory, of.a, of.b, &of.problem, walk, first, K::SKIPS && !W::TOLD);
+            produce::<O, W, B, STAGES, H>(memory, of.a, of.b, &of.problem, walk, first);
         } else if thread::thread_idx_x() >= 32 {
             tiles.meanwhile();
         }
@@ -303,9 +301,6 @@ where
     E: Epilogue,
     [M::Sum; R]: Registers,
 {
-    // Where the epilogue has data of rows and columns, there are no registers for that.
-    const SKIPS: bool = size_of::<E::Row>() + size_of::<E::Read>() == 0;
-
     #[inline(always)]
     unsafe fn consume<W: Walk>(
         self,
@@ -322,10 +317,8 @@ where
         while memory.find(&mut tiles, number, at) {
             let k = memory.depth(&tiles, number, output.problem.k);
             let steps = W::steps(k, depth);
-            let skips = W::TOLD || <Self as Consume<C, E, B, STAGES, H>>::SKIPS;
-            if skips && memory.is_idle(&tiles, number, output.problem.m, consumer) {
+            if memory.is_idle::<W>(number, consumer) {
                 memory.skip(&mut at, steps, lane, output.barrier);
-                tiles.advance();
                 number += 1;
                 continue;
             }

@@ -11,9 +11,6 @@ use super::{CLUSTER, Cursor, Memory, Operands, PANEL, PANEL_BYTES, STAGE_BYTES, 
 const EVERY_BLOCK: u16 = (1 << CLUSTER) - 1;
 
 /// Fills the stages of every tile of this cluster, in order, from `first` on, at which `tiles` is. Run by one thread.
-///
-/// For zeros outside of a tensor TMA asks L2 as well, all blocks the same few lines: with 64 columns, 384 × 5120 × 5120
-/// took longer than 512 rows, 80 µs for 48. So nothing is loaded for a consumer without rows, if it `skips` its stages.
 #[inline(always)]
 pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES: usize, const H: usize>(
     memory: Memory<B, STAGES, H>,
@@ -22,12 +19,10 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
     problem: &Problem,
     mut tiles: W,
     first: Option<Tile>,
-    skips: bool,
 ) {
     const { assert!(!W::TOLD || STAGES < TOLD) };
     let depth = STAGE_BYTES / O::BYTES;
-    let a_rows = Memory::<B, STAGES, H>::A_ROWS;
-    let parts = H as u32 * STORE_M / a_rows;
+    let rows = H as u32 * STORE_M;
     let b_columns = B as u32 / STAGE_BYTES / CLUSTER;
     let rank = cluster::rank();
     // A matrix that all products share stays the same for the next product.
@@ -37,8 +32,6 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
     while let Some(Tile { row, column, product, b: matrix, end, k, alone }) = found {
         let [first, last] = k.unwrap_or([0, problem.k]);
         let column0 = column + if W::TWO_BS || alone { 0 } else { rank * b_columns };
-        // Registers are few here: which consumers have rows is found out at each step.
-        let is_loaded = |part: u32| !skips | (row + part * a_rows < problem.m);
         let (a_product, b_product) = (of_product(problem.a[0], product), of_product(problem.b[0], matrix));
         for step in 0..W::steps(last - first, depth) {
             // A fresh barrier counts as having completed the phase before its first, so the first round does not wait.
@@ -47,17 +40,9 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
                 memory.told(number).write([row, column, product, end.unwrap_or(problem.m), last - first]);
             }
             let full = memory.full(at.stage);
-            let loaded = (0..parts).map(|part| u32::from(is_loaded(part))).sum::<u32>();
-            full.arrive_expect_tx(loaded * a_rows * STAGE_BYTES + B as u32);
+            full.arrive_expect_tx(rows * STAGE_BYTES + B as u32);
             let k0 = (first + step * depth) as i32;
-            let mut part = 0;
-            while part < parts {
-                if is_loaded(part) {
-                    let (to, row) = (memory.a(at.stage).add(part * a_rows * STAGE_BYTES), row + part * a_rows);
-                    load(to, a, [row, a_rows], k0, a_product, full, O::A_MN, false);
-                }
-                part += 1;
-            }
+            load(memory.a(at.stage), a, [row, rows], k0, a_product, full, O::A_MN, false);
             let to = memory.b(at.stage);
             if alone {
                 let half = B as u32 / CLUSTER;
