@@ -263,13 +263,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 }
             } else {
                 cold_path();
-                if size_of::<C>() == 2 {
-                    self.copy_halves::<R>(buffer.cast(), slabs[(number as usize + 1) % 2].cast(), columns + column);
-                    // The next slab overwrites the one before.
-                    warp::sync(u32::MAX);
-                } else {
-                    self.copy_f32::<R>(buffer.cast(), columns + column);
-                }
+                self.copy_elements::<R>(buffer.cast(), columns + column);
             }
             // One group per slab, even if empty: the wait above counts groups.
             if by_tma & !is_rest & self.lane.is_multiple_of(32) {
