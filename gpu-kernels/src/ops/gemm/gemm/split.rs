@@ -28,6 +28,7 @@
 //! Those of [`gemm`](super); Osama et al., "Stream-K" (arXiv:2301.03598), on splitting k.
 
 use core::array;
+use core::num::NonZeroU64;
 
 use cuda_std::float::Element;
 use cuda_std::launch::Fields;
@@ -75,7 +76,7 @@ unsafe impl Fields for Sums {}
 pub unsafe fn gemm_sum<C: Element>(pieces: *const f32, c: *mut C, scale: *const f32, sums: Sums) {
     let Sums { ldc, m, n, packs, alpha, beta, .. } = sums;
     let index = u64::from(thread::block_idx_x()) * u64::from(THREADS) + u64::from(thread::thread_idx_x());
-    let packs = core::num::NonZeroU64::MIN.saturating_add(u64::from(packs) - 1);
+    let packs = NonZeroU64::MIN.saturating_add(u64::from(packs) - 1);
     let (row, column) = (index / packs, (index % packs) as u32 * COLUMNS);
     if row >= u64::from(m) {
         return;

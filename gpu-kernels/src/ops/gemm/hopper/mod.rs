@@ -18,10 +18,10 @@
 //! its 16 rows of a slab by stmatrix, and they leave in full lines of 128 bytes, by a TMA store that clips at the edges of
 //! C. A block with a single tile has nothing to do while TMA reads shared memory, and stores 16 bytes per lane instead,
 //! as it stores what is left of a width that is not a whole number of slabs; MN-major B then has panels that are not read
-//! to their end. Other rows are stored from shared memory by one warp per row and one element per lane; or, where C is
-//! also read (β ≠ 0), from registers. Where an
-//! f32 C accumulates, TMA adds to it: the multiprocessor never reads C, and since each element gets one addend per launch,
-//! the result is the same every time. Meanwhile the producer already fills the stages of the next tile.
+//! to their end. Other rows are stored from shared memory by one warp per row and one element per lane, or, where C is
+//! also read (β ≠ 0), from registers. Where an f32 C accumulates, TMA adds to it: the multiprocessor never reads C, and
+//! since each element gets one addend per launch, the result is the same every time. Meanwhile the producer already
+//! fills the stages of the next tile.
 //!
 //! At 1216³, one wave, 2.4 of a block's 8.1 µs on an H200 are before the first wgmma and after the last. So the first
 //! tile is found while barriers are initialised and the cluster meets, and the code of rare ways to store lies behind

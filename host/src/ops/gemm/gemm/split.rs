@@ -45,6 +45,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             }
             sums => sums?,
         };
+        let scale = self.scale_ptr(stream)?;
         let row = u64::from(columns_of_piece);
         let sizes = gk::Problem {
             a: [0, self.sizes.a[1], self.sizes.a[2]],
@@ -60,7 +61,6 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         of_pieces.launch_hopper(stream, columns)?;
         let threads = (m as usize).saturating_mul(packs as usize);
         let Some(blocks) = grid(self.info, "c", threads, THREADS as usize)? else { return Ok(()) };
-        let scale = self.scale.as_ref().map_or(Ok(cuda_std::launch::DevicePtr::null()), |scale| scale.ptr(stream))?;
         let of_sum = Sums { ldc, pieces, m, n, packs, alpha, beta };
         let args = (sums.view().ptr(stream)?, self.c.ptr_mut(stream)?, scale, of_sum);
         // SAFETY: the pieces are live and have these sizes; c is borrowed mutably and has these sizes.
