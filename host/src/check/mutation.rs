@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::HashSet;
+use std::ops::Range;
+use std::rc::Rc;
 
 use serde::Serialize;
 
@@ -68,7 +70,7 @@ struct Target<'a> {
 struct Candidate<'a> {
     job: &'a Job,
     filter: Filter,
-    known: OnceCell<Result<Known>>,
+    known: Rc<OnceCell<Result<Known>>>,
     /// The number of instructions that warps execute in the case.
     instructions: u64,
     /// How often it ran with a mutant, and how often it detected one.
@@ -77,8 +79,8 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn new(job: &'a Job, filter: &Filter, instructions: u64) -> Self {
-        Self { job, filter: filter.clone(), known: OnceCell::new(), instructions, tried: 0, noticed: 0 }
+    fn new(Variant { job, filter, known }: &Variant<'a>, instructions: u64) -> Self {
+        Self { job, filter: filter.clone(), known: known.clone(), instructions, tried: 0, noticed: 0 }
     }
 
     /// The instructions per detected mutant, from the runs so far. Cases in this order detect a mutant soonest.
@@ -86,11 +88,11 @@ impl<'a> Candidate<'a> {
         self.instructions.saturating_mul(self.tried + 2) / (self.noticed + 1)
     }
 
-    /// Runs the case in up to `orders` schedules, until something is found.
-    fn run(&mut self, device: &Device, orders: u64) -> Result<Option<String>> {
+    /// Runs the case in these schedules, until something is found.
+    fn run(&mut self, device: &Device, mut orders: Range<u64>) -> Result<Option<String>> {
         self.tried += 1;
         let simulator = simulator(device)?;
-        let kind = (0..orders.max(1)).find_map(|order| {
+        let kind = orders.find_map(|order| {
             let settings = Settings::of_order(self.filter.seed, order);
             let run = || verify::on_device_again(device, self.job, &self.filter, &self.known);
             caught(&simulator.with(settings, run))
@@ -122,12 +124,22 @@ pub struct Mutation<'a> {
     targets: Vec<Target<'a>>,
 }
 
+/// A job in one variant.
+struct Variant<'a> {
+    job: &'a Job,
+    filter: Filter,
+    /// What all variants of the job share.
+    known: Rc<OnceCell<Result<Known>>>,
+}
+
 /// The job in every variant that the filter permits, the automatically selected one first.
-fn variants<'a>(job: &'a Job, filter: &Filter) -> Vec<(&'a Job, Filter)> {
+fn variants<'a>(job: &'a Job, filter: &Filter) -> Vec<Variant<'a>> {
+    let known = Rc::default();
     let named = job.op.info().variants.iter().map(|variant| variant.name);
     let names =
         [verify::AUTO].into_iter().chain(named).filter(|name| filter.variant.as_deref().is_none_or(|v| v == *name));
-    names.map(|name| (job, Filter { variant: Some(name.to_owned()), ..filter.clone() })).collect()
+    let variant = |name: &str| Filter { variant: Some(name.to_owned()), ..filter.clone() };
+    names.map(|name| Variant { job, filter: variant(name), known: Rc::clone(&known) }).collect()
 }
 
 impl<'a> Mutation<'a> {
@@ -164,8 +176,9 @@ impl<'a> Mutation<'a> {
         targets: &mut Vec<Target<'a>>,
     ) -> Result<()> {
         let simulator = simulator(device)?;
-        for (job, filter) in jobs.iter().flat_map(|job| variants(job, filter)) {
-            let (rows, profiles) = simulator.profile(|| verify::on_device(device, job, &filter));
+        for variant in jobs.iter().flat_map(|job| variants(job, filter)) {
+            let Variant { job, filter, known } = &variant;
+            let (rows, profiles) = simulator.profile(|| verify::on_device_again(device, job, filter, known));
             if let Some(found) = caught(&rows) {
                 let expected = format!("a case that passes with its kernels unchanged, not {found}");
                 return Err(Error::param(job.op.info().name, "case", &job.case.name, expected));
@@ -178,10 +191,10 @@ impl<'a> Mutation<'a> {
                 let alike = |t: &&mut Target<'_>| but_for_dtype(t.image.symbol) == but_for_dtype(image.symbol);
                 match targets.iter_mut().find(alike) {
                     Some(t) if t.image.symbol != image.symbol => {}
-                    Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(last.job, job)) => {}
-                    Some(t) => t.jobs.push(Candidate::new(job, &filter, instructions)),
+                    Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(last.job, *job)) => {}
+                    Some(t) => t.jobs.push(Candidate::new(&variant, instructions)),
                     None => {
-                        let jobs = vec![Candidate::new(job, &filter, instructions)];
+                        let jobs = vec![Candidate::new(&variant, instructions)];
                         targets.push(Target { image, ptx: image.ptx()?, jobs });
                     }
                 }
@@ -205,14 +218,14 @@ impl<'a> Mutation<'a> {
                 let keep = |(n, line)| if n == ptx_line { "" } else { line };
                 let ptx = (1..).zip(original.lines()).map(keep).collect::<Vec<_>>().join("\n");
                 jobs.sort_by_key(Candidate::price);
-                let mut runs = jobs.iter_mut().map(|job| job.run(self.device, orders));
-                let caught = simulator.with_kernel(image.symbol, &ptx, || runs.find_map(Result::transpose))?;
-                let mutant = Mutant {
-                    kernel: image.symbol,
-                    ptx_line,
-                    instruction: instruction.to_owned(),
-                    caught: caught.transpose()?,
-                };
+                // Nearly all are detected in every schedule of the right case: all cases in one come before any in a second.
+                let (passes, cases) = ([0..1, 1..orders], jobs.len());
+                let caught = simulator.with_kernel(image.symbol, &ptx, || {
+                    let mut runs = passes.iter().flat_map(|pass| (0..cases).map(move |job| (job, pass.clone())));
+                    runs.find_map(|(job, pass)| jobs[job].run(self.device, pass).transpose()).transpose()
+                })?;
+                let mutant =
+                    Mutant { kernel: image.symbol, ptx_line, instruction: instruction.to_owned(), caught: caught? };
                 seen(&mutant);
                 mutants.push(mutant);
             }
