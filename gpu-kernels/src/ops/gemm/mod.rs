@@ -28,6 +28,8 @@ mod weight_only;
 
 pub(crate) use weight_only::{Int8, Weight};
 
+use core::array;
+
 use cuda_std::launch::Fields;
 
 /// Sizes, strides and factors of a product. Strides are in elements.
@@ -56,3 +58,15 @@ pub struct Problem {
 
 // SAFETY: 8 u64 and 6 four-byte numbers: no padding, alignment 8.
 unsafe impl Fields for Problem {}
+
+/// Eight of sixteen elements, from `off` on.
+#[inline(always)]
+fn shifted([low, high]: [[u32; 4]; 2], off: u32) -> [u32; 4] {
+    let words = [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]];
+    // Registers cannot be indexed by `off`.
+    let by_two = |words: [u32; 8]| array::from_fn(|i| if off & 4 != 0 { words[(i + 2).min(7)] } else { words[i] });
+    let by_one = |words: [u32; 8]| array::from_fn(|i| if off & 2 != 0 { words[(i + 1).min(7)] } else { words[i] });
+    let words: [u32; 8] = by_one(by_two(words));
+    let bits = off % 2 * 16;
+    array::from_fn(|i| ((u64::from(words[i + 1]) << 32 | u64::from(words[i])) >> bits) as u32)
+}

@@ -4,7 +4,7 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
 use super::run::{part, variant};
 use crate::check::bench::Timing;
-use crate::ops::gemm::plan;
+use crate::ops::gemm::cost::{Shape, Tiles};
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -35,10 +35,14 @@ impl Tiling {
     /// Of the kernel that is picked for a product of that side.
     pub(super) fn of(info: &DeviceInfo, side: usize) -> Self {
         if info.compute_capability == (9, 0) {
-            let (of, sizes) = (info.multiprocessors, [1, side, side]);
-            let columns = plan::columns(of, sizes, &hopper::FINE_WIDTHS);
-            let is_tall = plan::are_better_tall(of, sizes, columns);
-            Self::on_hopper(info, if is_tall { hopper::TALL } else { [hopper::BLOCK_M, columns] }, None)
+            let [m, n, k] = [side as u32; 3];
+            let shape = Shape { sizes: [1, m, n, k], in_sectors: [true; 2] };
+            let all = hopper::FINE_WIDTHS.map(Tiles::Columns).into_iter().chain([Tiles::Tall]);
+            let block = match shape.fastest(info.multiprocessors, all) {
+                Some(Tiles::Columns(columns)) => [hopper::BLOCK_M, columns],
+                _ => hopper::TALL,
+            };
+            Self::on_hopper(info, block, None)
         } else {
             Self::of_any(info)
         }

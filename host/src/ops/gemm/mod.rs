@@ -1,5 +1,6 @@
 //! Matrix products.
 
+pub(crate) mod cost;
 mod epilogue;
 #[allow(clippy::module_inception, reason = "the family has the name of its first operator")]
 pub mod gemm;

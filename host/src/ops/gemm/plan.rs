@@ -1,7 +1,7 @@
 //! Selects the kernel of a product and the tile width of the Hopper path, unless `warpsmith tune` has found a faster one.
 
 use gpu_kernels::ops::gemm::Problem;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, TALL, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, WIDTHS};
 use gpu_kernels::ops::gemm::gemm::{pairs, ring, skinny, thin};
 
 use super::operand::{Major, OperandLayout};
@@ -56,28 +56,9 @@ pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -
     best(multiprocessors, sizes, widths.iter().copied())
 }
 
-/// The same for products over this k. Tiles of 96 and 144 columns are taken only if they make one wave over a long k: on an
-/// H200 1216³ takes 12.4 µs with 96 and 12.2 with 128, 1440³ 15.0 to 16.0 with 144 and 15.4 to 15.7 with 160, but 1536³ 15.7
-/// and 16.4, and 1024 × 1152 × 4096 21.2 with 96 and 25.4 with 128.
-pub(crate) fn columns_over(multiprocessors: u32, sizes: [usize; 3], k: usize, widths: &[u32]) -> u32 {
-    let is_one_wave = |width: u32| waves(multiprocessors, sizes, [BLOCK_M, width]) == 1;
-    let pays = |width: &u32| ![96, 144].contains(width) || k >= 1536 && is_one_wave(*width);
-    best(multiprocessors, sizes, widths.iter().copied().filter(pays))
-}
-
 fn best(multiprocessors: u32, sizes: [usize; 3], widths: impl Iterator<Item = u32>) -> u32 {
     // Of several equal ones `min_by_key` returns the first, which is the widest.
     widths.min_by_key(|width| time(multiprocessors, sizes, [BLOCK_M, *width])).unwrap_or(BLOCK_N)
-}
-
-/// Whether the tall tiles are better than those of `columns` columns, for products of `[batch, m, n]` results.
-///
-/// They are better if they take one wave and the others two: 2112³ takes 31.4 µs instead of 36.7 on an H200. By count they
-/// would be better in many waves as well, but these take up to a quarter longer: with three consumers, shared memory and the
-/// tensor cores are equally busy, and neither waits for the other.
-pub(crate) fn are_better_tall(multiprocessors: u32, sizes: [usize; 3], columns: u32) -> bool {
-    waves(multiprocessors, sizes, TALL) == 1
-        && time(multiprocessors, sizes, TALL) < time(multiprocessors, sizes, [BLOCK_M, columns])
 }
 
 /// The number of columns of tiles for a product of many rows and few columns, `[m, n]`, if tiles are better than cutting along
@@ -110,38 +91,11 @@ pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u
     (n > m).then_some((rows, are_enough(rows)))
 }
 
-/// The number of columns of tiles for the pieces along k of a product `[m, n, k]`, if these take less than `whole`, in the unit
-/// of [`time`].
-///
-/// On an H200 the unit is 1.8 ns, the launch that adds the pieces takes `LAUNCH`, and an element of a piece,
-/// written and read, 1/`ELEMENTS`. 1024² × 16384 take 56.4 µs in pieces and 70.0 in tiles, 512² × 16384 24.0 and 48.2,
-/// 256² × 65536 31.7 and 154.4, 768² × 8192 24.0 and 29.2; but 1024² × 4096 21.4 and 22.1, and 256² × 2048 12.9 and 10.0.
-pub(crate) fn of_pieces(multiprocessors: u32, [m, n, k]: [u32; 3], whole: usize) -> Option<u32> {
-    const LAUNCH: usize = 3600;
-    const ELEMENTS: usize = 790;
-    let sizes = |batch: u32| [batch, m, n].map(|size| size as usize);
-    let in_pieces = |columns: u32| {
-        let each = piece(multiprocessors, [m, n, k], columns);
-        let pieces = k.div_ceil(each);
-        let steps = each.div_ceil(BLOCK_K) as usize;
-        let added = (m as usize).saturating_mul(n as usize).saturating_mul(pieces as usize) / ELEMENTS;
-        let tiles = time(multiprocessors, sizes(pieces), [BLOCK_M, columns]).saturating_mul(steps);
-        tiles.saturating_add(LAUNCH).saturating_add(added)
-    };
-    let best = WIDTHS.into_iter().min_by_key(|columns| in_pieces(*columns))?;
-    (in_pieces(best) < whole).then_some(best)
-}
-
-/// The time of a product `[m, n, k]` in whole tiles of `columns` columns.
-pub(crate) fn of_tiles(multiprocessors: u32, [m, n, k]: [u32; 3], columns: u32) -> usize {
-    time(multiprocessors, [1, m as usize, n as usize], [BLOCK_M, columns]).saturating_mul(k.div_ceil(BLOCK_K) as usize)
-}
-
-/// The time of a product `[m, n, k]` of few rows or columns that is cut along k by four, where multiprocessors are left empty: on an
-/// H200 128² × 16384 take 38.4 µs, and in pieces 13.6; 100 × 1000 × 10000 26.4 and 19.5, 64² × 65536 55.6 and 19.3.
-pub(crate) fn of_quarters([m, n, k]: [u32; 3]) -> usize {
-    let of_a_step = if m.min(n) <= skinny::MOST_ALONE { 28 } else { 73 };
-    k.div_ceil(BLOCK_K) as usize * of_a_step
+/// The microseconds of a product `[m, n, k]` of few rows or columns that is cut along k by four, where multiprocessors are left
+/// empty: on an H200 128² × 16384 take 38.4, and in pieces 13.6; 100 × 1000 × 10000 26.4 and 19.5, 64² × 65536 55.6 and 19.3.
+pub(crate) fn of_quarters([m, n, k]: [u32; 3]) -> f64 {
+    let of_a_step = if m.min(n) <= skinny::MOST_ALONE { 0.05 } else { 0.13 };
+    f64::from(k.div_ceil(BLOCK_K)) * of_a_step
 }
 
 /// The elements of k of a piece, where a product `[m, n, k]` in tiles of `columns` columns is cut along k: so many that the
@@ -152,16 +106,6 @@ pub(crate) fn piece(multiprocessors: u32, [m, n, k]: [u32; 3], columns: u32) -> 
     let fill = u64::from(multiprocessors / CLUSTER) / tiles.max(1);
     let pieces = fill.min(u64::from(steps / 4)).max(2) as u32;
     steps.div_ceil(pieces) * BLOCK_K
-}
-
-/// The number of rows of tiles with swapped operands, if these are better than tiles of `whole` columns, for a product of `[m, n]` results.
-///
-/// Where rows are a few more than tiles have, tiles of 256 rows are mostly empty: on an H200 384 by 5120 × 5120 take 33.2 µs by
-/// swapped tiles of 128 rows and 44.4 by 160 columns, 320 by 2560 × 2560 13.2 by 64 and 23.3 by 96 columns.
-pub(crate) fn of_swapped(multiprocessors: u32, [m, n]: [usize; 2], whole: u32) -> Option<u32> {
-    let swapped = |rows: u32| time(multiprocessors, [1, n, m], [BLOCK_M, rows]);
-    let best = SWAPPED.into_iter().min_by_key(|rows| swapped(*rows))?;
-    (swapped(best) < time(multiprocessors, [1, m, n], [BLOCK_M, whole])).then_some(best)
 }
 
 /// Whether pairs of blocks are better than clusters of four and than tiles, for a product `[m, n]` of up to 64 rows or columns.
@@ -228,8 +172,6 @@ fn waves(multiprocessors: u32, [batch, m, n]: [usize; 3], [block_m, block_n]: [u
 
 #[cfg(test)]
 mod tests {
-    use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, FINE_WIDTHS_F32};
-
     use super::WIDTHS;
 
     #[test]
@@ -242,25 +184,6 @@ mod tests {
         assert_eq!([3096, 3608].map(square), [256, 256]);
         assert_eq!(columns(132, [0, 0, 0]), 256);
         assert_eq!(columns(1, [usize::MAX, 1 << 31, 1 << 31]), 256);
-        let square = |n| super::columns_over(132, [1, n, n], n, &FINE_WIDTHS);
-        // 6 × 9 tiles of 160 columns are one wave, as are 7 × 9 of 208.
-        assert_eq!(
-            [1024, 1216, 1440, 1536, 1792, 2048, 2112, 2432, 4096, 8192].map(square),
-            [64, 128, 160, 144, 208, 256, 160, 192, 256, 256]
-        );
-        let over = |k| super::columns_over(132, [1, 1024, 1152], k, &FINE_WIDTHS);
-        assert_eq!([over(1024), over(4096)], [128, 96]);
-        let of_f32 = |n| super::columns_over(132, [1, n, n], n, &FINE_WIDTHS_F32);
-        assert_eq!([1440, 1792, 2112].map(of_f32), [160, 256, 160]);
-    }
-
-    #[test]
-    fn tiles_are_tall_where_that_fills_waves() {
-        let columns = |n| super::columns_over(132, [1, n, n], n, &FINE_WIDTHS);
-        let is_tall = |n| super::are_better_tall(132, [1, n, n], columns(n));
-        // 6 × 11 of them are one wave, whereas 9 × 14 of 160 columns are two.
-        assert!(is_tall(2112));
-        assert_eq!([1024, 1440, 1792, 2048, 2432, 2912, 4096, 8192].map(is_tall), [false; 8]);
     }
 
     #[test]
@@ -305,30 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn few_tiles_of_a_long_k_are_cut_into_pieces() {
-        let pieces = |m, n, k, columns| {
-            super::of_pieces(132, [m, n, k], super::of_tiles(132, [m, n, k], columns))
-                .map(|columns| [columns, k.div_ceil(super::piece(132, [m, n, k], columns))])
-        };
-        assert_eq!(pieces(512, 512, 16384, 64), Some([128, 8]));
-        assert_eq!(pieces(1024, 1024, 16384, 64), Some([256, 4]));
-        assert_eq!(
-            [pieces(1024, 1024, 4096, 64), pieces(256, 256, 2048, 64), pieces(8192, 8192, 8192, 256)],
-            [None; 3]
-        );
-        let of_few = |m, n, k| super::of_pieces(132, [m, n, k], super::of_quarters([m, n, k]));
-        assert_eq!([of_few(128, 128, 16384), of_few(64, 64, 65536)], [Some(64); 2]);
-        assert_eq!([of_few(64, 512, 8192), of_few(16, 8192, 8192), of_few(1, 1, 1)], [None; 3]);
-        // At least two, of whole stages, and never more than all of k.
+    fn pieces_are_of_whole_stages() {
+        // At least two, and never more than all of k.
         assert_eq!([super::piece(132, [9, 9, 65], 256), super::piece(1, [1 << 30, 1 << 30, 129], 64)], [64, 128]);
-        assert_eq!(super::of_pieces(1, [i32::MAX as u32; 3], 0), None);
-    }
-
-    #[test]
-    fn rows_that_leave_tiles_empty_fill_tiles_of_swapped_operands() {
-        let swapped = |m, n, columns| super::of_swapped(132, [m, n], columns);
-        assert_eq!([swapped(384, 5120, 160), swapped(320, 2560, 96)], [Some(128), Some(64)]);
-        assert_eq!([swapped(4096, 4096, 256), swapped(512, 5120, 160), swapped(1024, 1024, 64)], [None; 3]);
     }
 
     #[test]

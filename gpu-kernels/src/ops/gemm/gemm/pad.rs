@@ -36,6 +36,8 @@ use cuda_std::launch::Fields;
 use cuda_std::vector::Pack;
 use cuda_std::{grid, kernel, thread, warp};
 
+use super::super::shifted;
+
 /// Warps of a block.
 pub const WARPS: u32 = 8;
 /// Packs of a lane.
@@ -120,16 +122,4 @@ unsafe fn copy(from: *const u16, to: *mut u16, of: Lines, index: u64) {
     if is_end {
         *to.add(end as usize) = value;
     }
-}
-
-/// Eight of sixteen elements, from `off` on.
-#[inline(always)]
-fn shifted([low, high]: [[u32; 4]; 2], off: u32) -> [u32; 4] {
-    let words = [low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]];
-    // Registers cannot be indexed by `off`.
-    let by_two = |words: [u32; 8]| array::from_fn(|i| if off & 4 != 0 { words[(i + 2).min(7)] } else { words[i] });
-    let by_one = |words: [u32; 8]| array::from_fn(|i| if off & 2 != 0 { words[(i + 1).min(7)] } else { words[i] });
-    let words: [u32; 8] = by_one(by_two(words));
-    let bits = off % 2 * 16;
-    array::from_fn(|i| ((u64::from(words[i + 1]) << 32 | u64::from(words[i])) >> bits) as u32)
 }

@@ -3,7 +3,7 @@
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
-use cuda_std::{cluster, fence, shared_field, thread};
+use cuda_std::{cluster, fence, shared_field, thread, warp};
 
 use super::{
     BLOCK_N, CLUSTER, CONSUMERS, PANEL, PANEL_BYTES, SLAB_BYTES, STAGE_BYTES, STORE_M, TALL, TALL_CONSUMERS, Tile,
@@ -126,7 +126,7 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         }
         self.full(at.stage).wait_parity(at.parity);
         let [_, _, _, end, _] = self.told(number).read();
-        end != 0
+        warp::shuffle_idx(end, 0) != 0
     }
 
     /// The place of that tile.
@@ -150,26 +150,34 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         depth
     }
 
-    /// Whether the tile has no rows for a consumer.
+    /// Whether the tile, of `m` rows in all, has none for a consumer; where consumers walk themselves, none for the block, which
+    /// then has loaded no A. Read from lane 0, so that ptxas knows that a warp's threads stay at the same stage: descriptors are
+    /// in uniform registers only then, and with 64 columns a product waits for their copies a third of its time.
     #[inline(always)]
-    pub(super) unsafe fn is_idle<W: Walk>(self, number: u32, consumer: u32) -> bool {
-        if !W::TOLD || W::ALONG_K {
+    pub(super) unsafe fn is_idle<W: Walk>(self, tiles: &W, number: u32, m: u32, consumer: u32) -> bool {
+        if W::ALONG_K {
             return false;
         }
-        let [row, _, _, end, _] = self.told(number).read();
-        row + consumer * STORE_M >= end
+        let is_idle = if W::TOLD {
+            let [row, _, _, end, _] = self.told(number).read();
+            row + consumer * STORE_M >= end
+        } else {
+            tiles.tile().row >= m
+        };
+        warp::shuffle_idx(u32::from(is_idle), 0) != 0
     }
 
     /// Skips the stages of a tile without reading them. Run by a whole warpgroup, whose threads then go on together, so
     /// that none is a round of stages behind.
     #[inline(always)]
-    pub(super) unsafe fn skip(self, at: &mut Cursor, steps: u32, lane: u32, barrier: u32) {
-        for _ in 0..steps {
-            if lane < 32 {
+    pub(super) unsafe fn skip(self, at: Cursor, steps: u32, lane: u32, barrier: u32) {
+        if lane < 32 {
+            let mut at = at;
+            for _ in 0..steps {
                 self.full(at.stage).wait_parity(at.parity);
                 self.release(at.stage, lane);
+                at.advance(STAGES);
             }
-            at.advance(STAGES);
         }
         thread::named_barrier::sync(barrier, WARPGROUP);
     }
@@ -221,5 +229,13 @@ impl Cursor {
             self.stage = 0;
             self.parity ^= 1;
         }
+    }
+
+    /// By `steps`.
+    #[inline(always)]
+    pub(super) fn advance_by(&mut self, steps: u32, stages: usize) {
+        let (stage, stages) = (self.stage + steps, stages as u32);
+        self.stage = stage % stages;
+        self.parity ^= stage / stages % 2;
     }
 }

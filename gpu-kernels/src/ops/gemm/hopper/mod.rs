@@ -33,6 +33,7 @@ mod produce;
 mod store;
 mod tiles;
 
+use core::hint::cold_path;
 use core::marker::PhantomData;
 
 use cuda_std::float::Element;
@@ -125,6 +126,8 @@ pub(super) struct Matrices<'a, C> {
 pub(super) trait Consume<C, E, const B: usize, const STAGES: usize, const H: usize = { CONSUMERS as usize }> {
     /// How often they release a stage to each producer of the pair: once each, if nothing but products has read it.
     const RELEASES: u32 = H as u32;
+    /// Whether those of a block without rows [skip](Memory::skip) the stages of its tile, although they walk themselves.
+    const SKIPS: bool = false;
 
     /// Run by each consumer warpgroup, with its number, its output and its tiles.
     unsafe fn consume<W: Walk>(self, memory: Memory<B, STAGES, H>, consumer: u32, output: &Output<'_, C, E>, tiles: W);
@@ -169,7 +172,7 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
         let first = walk.find().then(|| walk.tile().computed_here());
         cluster::wait();
         if thread::thread_idx_x() == 0 {
-            produce::<O, W, B, STAGES, H>(memory, of.a, of.b, &of.problem, walk, first);
+            produce::<O, W, B, STAGES, H>(memory, of.a, of.b, &of.problem, walk, first, K::SKIPS && !W::TOLD);
         } else if thread::thread_idx_x() >= 32 {
             tiles.meanwhile();
         }
@@ -298,6 +301,11 @@ where
     E: Epilogue,
     [M::Sum; R]: Registers,
 {
+    // Only for types whose tiles can be narrow, so that A is most of what is loaded; where the epilogue has data of rows and
+    // columns, there are no registers for it.
+    const SKIPS: bool =
+        M::BYTES == 2 && H == CONSUMERS as usize && !E::SWAPPED && size_of::<E::Row>() + size_of::<E::Read>() == 0;
+
     #[inline(always)]
     unsafe fn consume<W: Walk>(
         self,
@@ -314,8 +322,12 @@ where
         while memory.find(&mut tiles, number, at) {
             let k = memory.depth(&tiles, number, output.problem.k);
             let steps = W::steps(k, depth);
-            if memory.is_idle::<W>(number, consumer) {
-                memory.skip(&mut at, steps, lane, output.barrier);
+            let skips = W::TOLD || <Self as Consume<C, E, B, STAGES, H>>::SKIPS;
+            if skips && memory.is_idle(&tiles, number, output.problem.m, consumer) {
+                cold_path();
+                memory.skip(at, steps, lane, output.barrier);
+                at.advance_by(steps, STAGES);
+                tiles.advance();
                 number += 1;
                 continue;
             }

@@ -160,8 +160,10 @@ impl Walk for Tiles {
 
     #[inline(always)]
     fn tile(&self) -> Tile {
-        let Self { rows, columns, block_m, block_n, index, .. } = *self;
-        let product = self.product();
+        let Self { rows, columns, block_m, block_n, .. } = *self;
+        // Each time anew.
+        let Pack([index, ..]) = Pack([self.index; 4]).forget();
+        let product = Self { index, ..*self }.product();
         let [row, column] = place(index - product * (rows.get() * columns.get()), rows, columns);
         let row = (row * CLUSTER + cluster::rank()) * block_m;
         Tile { row, column: column * block_n, product, b: product, end: None, k: self.range(), alone: false }

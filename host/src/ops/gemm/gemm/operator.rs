@@ -271,6 +271,11 @@ impl Operator for Gemm {
             cases.push(arranged(Case::odd(info, DType::F16, dims(1, 304, 520, 200)), letters, T));
         }
         cases.push(arranged(Case::odd(info, DType::F16, dims(2, 264, 272, 72)), "TN", BATCHED_T));
+        // Likewise, after tiles without rows for a block, whose stages are all of the ring, and into rows that start anywhere.
+        for (letters, k) in [("NT", 456), ("NN", 200), ("TN", 200), ("TT", 200)] {
+            let case = Case::odd(info, DType::F16, dims(1, 520, 600, k)).arrange("c", Arrangement::DENSE.row_pad(1));
+            cases.push(arranged(case, letters, T));
+        }
         // Pairs of blocks that take rows in two waves, with more stages than their rings have.
         for m in [12, 24, 44, 60] {
             let case = Case::odd(info, DType::F16, dims(1, m, 680, 1416)).param("beta", -1.0);

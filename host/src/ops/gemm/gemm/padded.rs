@@ -125,8 +125,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let problem = Problem { a, b, sizes, ..self };
         match problem.fits_hopper() {
             Some(_) if stream.device().supports_hopper() => {
-                let path = problem.tiles(stream);
-                problem.launch_by(stream, path)
+                let tiles = problem.tiles(stream);
+                problem.launch_by_tiles(stream, tiles)
             }
             _ => problem.launch_mma(stream),
         }

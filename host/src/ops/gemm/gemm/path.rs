@@ -2,13 +2,20 @@
 
 use cuda_std::float::{Element, Half};
 use gpu_kernels::ops::gemm as gk;
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_N, SWAPPED, WIDTHS};
 use gpu_kernels::ops::gemm::gemm::{pairs, skinny, thin};
 
+use super::super::cost::Shape;
+use super::super::cost::Tiles::{self, Columns, Pieces, Swapped, Tall};
+use super::super::operand::OperandLayout;
 use super::super::plan;
 use super::problem::Problem;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
+
+/// What L2 reads of memory at a time, in bytes.
+const SECTOR: u64 = 32;
 
 /// Which kernel computes a product.
 #[derive(Clone, Copy)]
@@ -21,14 +28,7 @@ pub(super) enum Path {
     Pairs,
     /// Blocks that take this number of rows of the weight and all of k.
     Thin(u32),
-    /// Tiles with this number of columns.
-    Hopper(u32),
-    /// Tiles with more rows.
-    Tall,
-    /// Tiles with this number of rows, with operands swapped.
-    Swapped(u32),
-    /// Tiles with this number of columns of pieces along k, and the sum of these.
-    Split(u32),
+    Tiles(Tiles),
     Padded,
     Mma,
 }
@@ -41,21 +41,21 @@ impl Path {
         ("skinny_pairs", Self::Pairs),
         ("thin", Self::Thin(32)),
         ("thin_64", Self::Thin(64)),
-        ("hopper", Self::Hopper(256)),
-        ("hopper_208", Self::Hopper(208)),
-        ("hopper_192", Self::Hopper(192)),
-        ("hopper_160", Self::Hopper(160)),
-        ("hopper_144", Self::Hopper(144)),
-        ("hopper_128", Self::Hopper(128)),
-        ("hopper_96", Self::Hopper(96)),
-        ("hopper_64", Self::Hopper(64)),
-        ("hopper_tall", Self::Tall),
-        ("swapped_128", Self::Swapped(128)),
-        ("swapped_64", Self::Swapped(64)),
-        ("split", Self::Split(256)),
-        ("split_192", Self::Split(192)),
-        ("split_128", Self::Split(128)),
-        ("split_64", Self::Split(64)),
+        ("hopper", Self::Tiles(Columns(256))),
+        ("hopper_208", Self::Tiles(Columns(208))),
+        ("hopper_192", Self::Tiles(Columns(192))),
+        ("hopper_160", Self::Tiles(Columns(160))),
+        ("hopper_144", Self::Tiles(Columns(144))),
+        ("hopper_128", Self::Tiles(Columns(128))),
+        ("hopper_96", Self::Tiles(Columns(96))),
+        ("hopper_64", Self::Tiles(Columns(64))),
+        ("hopper_tall", Self::Tiles(Tall)),
+        ("swapped_128", Self::Tiles(Swapped(128))),
+        ("swapped_64", Self::Tiles(Swapped(64))),
+        ("split", Self::Tiles(Pieces(256))),
+        ("split_192", Self::Tiles(Pieces(192))),
+        ("split_128", Self::Tiles(Pieces(128))),
+        ("split_64", Self::Tiles(Pieces(64))),
         ("padded", Self::Padded),
         ("mma", Self::Mma),
     ];
@@ -73,10 +73,7 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
             Path::SkinnyAlone => hopper && self.fits_skinny(skinny::MOST_ALONE),
             Path::Pairs => hopper && self.fits_skinny(pairs::MOST),
             Path::Thin(rows) => hopper && self.fits_skinny(thin::most(rows)),
-            Path::Hopper(columns) => hopper && self.widths().contains(&columns),
-            Path::Tall => hopper && self.fits_hopper().is_some(),
-            Path::Swapped(_) => hopper && self.fits_swapped(),
-            Path::Split(_) => hopper && self.fits_split(),
+            Path::Tiles(tiles) => hopper && self.takes(tiles),
             Path::Padded => self.fits_padded(),
             Path::Mma => true,
         };
@@ -88,9 +85,19 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
     pub(super) fn planned(&self, stream: &Stream) -> Path {
         match stream.device().supports_hopper() {
             true if self.fits_skinny(skinny::MOST) => self.of_few(stream),
-            true if self.fits_hopper().is_some() => self.tiles(stream),
+            true if self.fits_hopper().is_some() => Path::Tiles(self.tiles(stream)),
             _ if self.is_worth_padding() => Path::Padded,
             _ => Path::Mma,
+        }
+    }
+
+    /// Whether C can be cut into such tiles.
+    fn takes(&self, tiles: Tiles) -> bool {
+        match tiles {
+            Columns(columns) => self.widths().contains(&columns),
+            Tall => self.fits_hopper().is_some(),
+            Swapped(_) => self.fits_swapped(),
+            Pieces(_) => self.fits_split(),
         }
     }
 
@@ -101,11 +108,12 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
         let rows = || {
             // The path that cuts k has separate kernels for up to 16.
             let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && self.sizes.m > 16 && self.fits_swapped();
-            plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Swapped(rows))
+            plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Tiles(Swapped(rows)))
         };
-        let all = [self.sizes.m, self.sizes.n, self.sizes.k];
-        if let Some(columns) = plan::of_pieces(of, all, plan::of_quarters(all)).filter(|_| self.fits_split()) {
-            return Path::Split(columns);
+        let quarters = plan::of_quarters([self.sizes.m, self.sizes.n, self.sizes.k]);
+        let is_faster = |tiles: &Tiles| self.takes(*tiles) && self.shape().micros(of, *tiles) < quarters;
+        if let Some(tiles) = self.shape().fastest(of, WIDTHS.map(Pieces)).filter(is_faster) {
+            return Path::Tiles(tiles);
         }
         if let Some(rows) = plan::fills_without_cuts(of, sizes) {
             return Path::Thin(rows);
@@ -116,30 +124,34 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
         if plan::leaves_half_empty(of, sizes) {
             return Path::SkinnyAlone;
         }
-        plan::of_few_columns(of, sizes).map(Path::Hopper).or_else(rows).unwrap_or(Path::Skinny)
+        let columns = || plan::of_few_columns(of, sizes).map(|columns| Path::Tiles(Columns(columns)));
+        columns().or_else(rows).unwrap_or(Path::Skinny)
     }
 
-    /// The tiles that best fill waves of the device's multiprocessors, of pieces along k if these are better.
-    pub(super) fn tiles(&self, stream: &Stream) -> Path {
-        let gk::Problem { m, n, k, .. } = self.sizes;
-        let of = stream.device().info().multiprocessors;
-        match self.whole_tiles(stream) {
-            Path::Hopper(columns) if self.fits_split() => {
-                let swapped = plan::of_swapped(of, [m, n].map(|size| size as usize), columns);
-                let swapped = swapped.filter(|_| self.fits_swapped()).map(Path::Swapped);
-                let whole = plan::of_tiles(of, [m, n, k], columns);
-                let pieces = plan::of_pieces(of, [m, n, k], whole).map(Path::Split);
-                pieces.or(swapped).unwrap_or(Path::Hopper(columns))
-            }
-            path => path,
-        }
+    /// The fastest tiles.
+    pub(super) fn tiles(&self, stream: &Stream) -> Tiles {
+        self.fastest(stream, WIDTHS.map(Pieces))
     }
 
-    /// The same of whole products.
-    pub(super) fn whole_tiles(&self, stream: &Stream) -> Path {
-        let sizes = [self.sizes.batch, self.sizes.m, self.sizes.n].map(|size| size as usize);
+    /// Those of whole products, without memory for pieces.
+    pub(super) fn whole_tiles(&self, stream: &Stream) -> Tiles {
+        self.fastest(stream, [])
+    }
+
+    fn fastest(&self, stream: &Stream, pieces: impl IntoIterator<Item = Tiles>) -> Tiles {
+        let whole = self.widths().iter().map(|columns| Columns(*columns));
+        let others = SWAPPED.map(Swapped).into_iter().chain([Tall]).chain(pieces).filter(|tiles| self.takes(*tiles));
         let of = stream.device().info().multiprocessors;
-        let columns = plan::columns_over(of, sizes, self.sizes.k as usize, self.widths());
-        if plan::are_better_tall(of, sizes, columns) { Path::Tall } else { Path::Hopper(columns) }
+        self.shape().fastest(of, whole.chain(others)).unwrap_or(Columns(BLOCK_N))
+    }
+
+    fn shape(&self) -> Shape {
+        let gk::Problem { batch, m, n, k, .. } = self.sizes;
+        let in_sectors =
+            [&self.a.layout, &self.b.layout].map(|OperandLayout { strides: [_, row, along_k], .. }| {
+                let elements = SECTOR / size_of::<T>() as u64;
+                (*row == 1 || row.is_multiple_of(elements)) && (*along_k == 1 || along_k.is_multiple_of(elements))
+            });
+        Shape { sizes: [batch, m, n, k], in_sectors }
     }
 }

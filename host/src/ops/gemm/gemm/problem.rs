@@ -5,6 +5,7 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
+use super::super::cost::Tiles;
 use super::super::operand::{self, Major, Operand, Tiling};
 use super::super::{note_work, sizes};
 use super::path::Path;
@@ -175,12 +176,18 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             Path::SkinnyAlone => self.launch_skinny_alone(stream),
             Path::Pairs => self.launch_pairs(stream),
             Path::Thin(rows) => self.launch_thin(stream, rows),
-            Path::Hopper(columns) => self.launch_hopper(stream, columns),
-            Path::Tall => self.launch_tall(stream),
-            Path::Swapped(rows) => self.launch_swapped(stream, rows),
-            Path::Split(columns) => self.launch_split(stream, columns),
+            Path::Tiles(tiles) => self.launch_by_tiles(stream, tiles),
             Path::Padded => self.launch_padded(stream),
             Path::Mma => self.launch_mma(stream),
+        }
+    }
+
+    pub(super) fn launch_by_tiles(self, stream: &Stream, tiles: Tiles) -> Result<()> {
+        match tiles {
+            Tiles::Columns(columns) => self.launch_hopper(stream, columns),
+            Tiles::Tall => self.launch_tall(stream),
+            Tiles::Swapped(rows) => self.launch_swapped(stream, rows),
+            Tiles::Pieces(columns) => self.launch_split(stream, columns),
         }
     }
 

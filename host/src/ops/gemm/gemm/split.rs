@@ -40,8 +40,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let columns_of_piece = packs * COLUMNS;
         let mut sums = match Tensor::<f32>::uninit(stream, [pieces, m, columns_of_piece].map(|size| size as usize)) {
             Err(Error::OutOfMemory { .. }) => {
-                let path = self.whole_tiles(stream);
-                return self.launch_by(stream, path);
+                let tiles = self.whole_tiles(stream);
+                return self.launch_by_tiles(stream, tiles);
             }
             sums => sums?,
         };

@@ -3,6 +3,7 @@
 use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, DIRECT, TALL};
 use gpu_kernels::ops::gemm::gemm::{pairs, skinny, thin};
 
+use super::super::cost::Tiles;
 use super::super::operand::{Major, OperandLayout, gains_from_copies};
 use super::path::Path;
 use super::problem::widths;
@@ -100,19 +101,19 @@ impl<P: Product> Variants<P> {
             name: "hopper_tall",
             doc: "the same by tiles of 384 rows and 192 columns: what is picked where these take one wave and others two",
             applies: Self::takes_tiles::<{ TALL[1] }>,
-            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tall)),
+            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Tall))),
         },
         Variant {
             name: "swapped_128",
             doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, both K-major, if c is stored by TMA",
             applies: Self::takes_swapped,
-            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Swapped(128))),
+            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Swapped(128)))),
         },
         Variant {
             name: "swapped_64",
             doc: "the same by 64 rows: what is picked for 17 to 64, or where tiles of 128 are too few",
             applies: Self::takes_swapped,
-            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Swapped(64))),
+            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Swapped(64)))),
         },
         Self::pieces::<256>(
             "split",
@@ -141,7 +142,7 @@ impl<P: Product> Variants<P> {
             name,
             doc,
             applies: Self::takes_tiles::<N>,
-            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Hopper(N))),
+            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Columns(N)))),
         }
     }
 
@@ -151,7 +152,7 @@ impl<P: Product> Variants<P> {
             name,
             doc,
             applies: Self::takes_pieces,
-            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Split(N))),
+            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Pieces(N)))),
         }
     }
 

@@ -263,7 +263,17 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 }
             } else {
                 cold_path();
-                self.copy_elements::<R>(buffer.cast(), columns + column);
+                if size_of::<C>() == 2 {
+                    self.copy_halves::<R>(buffer.cast(), slabs[(number as usize + 1) % 2].cast(), columns + column);
+                    // The last unit of the slab before has been read, which the next slab overwrites unless it ends before that.
+                    let left = Self::width(R).saturating_sub(columns + column + slab_columns::<C>());
+                    let overwrites = if left == 0 { !Self::ends_with_first(R) } else { left >= slab_columns::<C>() };
+                    if number != 0 && overwrites {
+                        warp::sync(u32::MAX);
+                    }
+                } else {
+                    self.copy_f32::<R>(buffer.cast(), columns + column);
+                }
             }
             // One group per slab, even if empty: the wait above counts groups.
             if by_tma & !is_rest & self.lane.is_multiple_of(32) {
