@@ -17,6 +17,8 @@ const BESIDE: usize = 32;
 pub(super) struct Tiling {
     pub(super) rows: usize,
     pub(super) columns: usize,
+    /// Rows of a tile, counted from its first, that are left out if C has none of them.
+    part: usize,
     /// A step along k.
     pub(super) depth: usize,
     /// Tiles that are computed at the same time.
@@ -36,7 +38,9 @@ impl Tiling {
     pub(super) fn of(info: &DeviceInfo, side: usize) -> Self {
         if info.compute_capability == (9, 0) {
             let [m, n, k] = [side as u32; 3];
-            let shape = Shape { sizes: [1, m, n, k], in_sectors: [true; 2] };
+            // What 8 does not divide is copied to where sectors begin.
+            let in_sectors = [!side.is_multiple_of(8) || side.is_multiple_of(16); 2];
+            let shape = Shape { sizes: [1, m, n, k], in_sectors };
             let all = hopper::FINE_WIDTHS.map(Tiles::Columns).into_iter().chain([Tiles::Tall]);
             let block = match shape.fastest(info.multiprocessors, all) {
                 Some(Tiles::Columns(columns)) => [hopper::BLOCK_M, columns],
@@ -62,16 +66,19 @@ impl Tiling {
             [block[0], block[1], hopper::BLOCK_M, hopper::BLOCK_N].map(|size| size as usize);
         let step = (columns * rows / widest_rows + BESIDE) as f64 / (widest + BESIDE) as f64;
         let (blocks, depth) = (hopper::CLUSTER as usize, hopper::BLOCK_K as usize);
+        // A block of the pair without rows skips its part of the tile, but not of a tall one.
+        let part = if rows == widest_rows { rows } else { blocks * rows };
         let rows = blocks * rows;
         let at_once = info.multiprocessors as usize / blocks;
-        Self { rows, columns, depth, at_once, blocks, persistent: true, step, variant }
+        Self { rows, columns, part, depth, at_once, blocks, persistent: true, step, variant }
     }
 
     /// Of the kernel that runs on every device, and takes operands that lie in no packs.
     pub(super) fn of_any(info: &DeviceInfo) -> Self {
         let multiprocessors = info.multiprocessors as usize;
         let (rows, columns, depth) = (mma::BLOCK as usize, mma::BLOCK as usize, mma::BLOCK_K as usize);
-        Self { rows, columns, depth, at_once: multiprocessors, blocks: 1, persistent: false, step: 1.0, variant: None }
+        let (at_once, step) = (multiprocessors, 1.0);
+        Self { rows, columns, part: rows, depth, at_once, blocks: 1, persistent: false, step, variant: None }
     }
 
     /// Such a product in bf16.
@@ -96,9 +103,9 @@ impl Tiling {
         self.blocks * if self.persistent { tiles.min(self.at_once) } else { tiles }
     }
 
-    /// Operations of whole tiles.
+    /// Operations of whole tiles, but for parts of the last ones that are left out.
     pub(super) fn operations(self, side: usize, k: usize) -> usize {
-        2 * self.tiles(side) * self.rows * self.columns * k
+        2 * side.next_multiple_of(self.part) * side.next_multiple_of(self.columns) * k
     }
 
     /// Operations of whole waves.

@@ -289,7 +289,7 @@ impl Operator for Linear {
         cases.push(through(Case::odd(&INFO, DType::BF16, dims(72, 136, 1288)), "silu"));
         // Blocks of the Hopper path that take several tiles.
         cases.push(through(Case::odd(&INFO, DType::F16, dims(304, 200, 520)), "gelu"));
-        cases.push(Case::odd(&INFO, DType::F16, dims(8, 72, 997)).only(&["bias"]));
+        cases.push(Case::odd(&INFO, DType::F16, dims(8, 72, 1029)).only(&["bias"]));
         cases
     }
 

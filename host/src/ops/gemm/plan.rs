@@ -43,8 +43,8 @@ fn letter(layout: &OperandLayout) -> char {
 /// clock, for 3·n + 256: 16 KiB and n·128 bytes come in, and each of two warpgroups reads 8 KiB and n·128 bytes. Below 256
 /// columns the latter is longer, and it equals 3·(n + 85). For the products that `warpsmith tune` timed on an H100 and an H200
 /// (squares from 512 to 4096 and the production shapes), any value from 64 to 128 gives the best choices on both: with 32, five
-/// waves of narrow tiles are preferred to three of wide ones, which take a fifth less. This model does not fully describe a
-/// single wave: see [`columns_over`].
+/// waves of narrow tiles are preferred to three of wide ones, which take a fifth less. For products of 16 bits there is a
+/// [model](super::cost) with more kinds of tiles.
 const STEP: usize = 80;
 
 /// The number of columns, among `widths` from the widest on, of the tiles for products of `[batch, m, n]` results.

@@ -172,7 +172,15 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
         let first = walk.find().then(|| walk.tile().computed_here());
         cluster::wait();
         if thread::thread_idx_x() == 0 {
-            produce::<O, W, B, STAGES, H>(memory, of.a, of.b, &of.problem, walk, first, K::SKIPS && !W::TOLD);
+            produce::<O, W, B, STAGES, H>(
+                memory,
+                of.a,
+                of.b,
+                &of.problem,
+                walk,
+                first,
+                K::SKIPS && !W::TOLD && !W::TWO_BS,
+            );
         } else if thread::thread_idx_x() >= 32 {
             tiles.meanwhile();
         }
@@ -322,7 +330,7 @@ where
         while memory.find(&mut tiles, number, at) {
             let k = memory.depth(&tiles, number, output.problem.k);
             let steps = W::steps(k, depth);
-            let skips = W::TOLD || <Self as Consume<C, E, B, STAGES, H>>::SKIPS;
+            let skips = W::TOLD || !W::TWO_BS && <Self as Consume<C, E, B, STAGES, H>>::SKIPS;
             if skips && memory.is_idle(&tiles, number, output.problem.m, consumer) {
                 cold_path();
                 memory.skip(at, steps, lane, output.barrier);
