@@ -47,8 +47,8 @@ const SUMMED: f64 = 2.6e6;
 impl Shape {
     /// The fastest of these, the first of several that are equal.
     pub(crate) fn fastest(&self, multiprocessors: u32, of: impl IntoIterator<Item = Tiles>) -> Option<Tiles> {
-        let micros = |tiles: &Tiles| self.micros(multiprocessors, *tiles);
-        of.into_iter().min_by(|a, b| micros(a).total_cmp(&micros(b)))
+        let timed = of.into_iter().map(|tiles| (self.micros(multiprocessors, tiles), tiles));
+        timed.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, tiles)| tiles)
     }
 
     /// The microseconds that it takes: for the multiply-adds of all waves, or for what L2 delivers. Where both are about

@@ -126,6 +126,7 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         }
         self.full(at.stage).wait_parity(at.parity);
         let [_, _, _, end, _] = self.told(number).read();
+        // As in `is_idle`.
         warp::shuffle_idx(end, 0) != 0
     }
 

@@ -18,10 +18,13 @@
 //! its 16 rows of a slab by stmatrix, and they leave in full lines of 128 bytes, by a TMA store that clips at the edges of
 //! C. A block with a single tile has nothing to do while TMA reads shared memory, and stores 16 bytes per lane instead,
 //! as it stores what is left of a width that is not a whole number of slabs; MN-major B then has panels that are not read
-//! to their end. Other rows are stored from shared memory by one warp per row and one element per lane, or, where C is
-//! also read (β ≠ 0), from registers. Where an f32 C accumulates, TMA adds to it: the multiprocessor never reads C, and
-//! since each element gets one addend per launch, the result is the same every time. Meanwhile the producer already
-//! fills the stages of the next tile.
+//! to their end. Other rows are stored from shared memory too, those of 16 bits in units that are aligned in C and
+//! consist of parts of two, those of f32 one element per lane; or, where C is also read (β ≠ 0), from registers. Where an
+//! f32 C accumulates, TMA adds to it: the multiprocessor never reads C, and since each element gets one addend per launch,
+//! the result is the same every time. Meanwhile the producer already fills the stages of the next tile.
+//!
+//! TMA asks L2 for zeros outside of a tensor as well, all blocks for the same few lines: a block that has no rows in the
+//! last tile of a column loads no A, and its consumers skip the stages.
 //!
 //! At 1216³, one wave, 2.4 of a block's 8.1 µs on an H200 are before the first wgmma and after the last. So the first
 //! tile is found while barriers are initialised and the cluster meets, and the code of rare ways to store lies behind
@@ -172,15 +175,8 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
         let first = walk.find().then(|| walk.tile().computed_here());
         cluster::wait();
         if thread::thread_idx_x() == 0 {
-            produce::<O, W, B, STAGES, H>(
-                memory,
-                of.a,
-                of.b,
-                &of.problem,
-                walk,
-                first,
-                K::SKIPS && !W::TOLD && !W::TWO_BS,
-            );
+            let skip = K::SKIPS && !W::TOLD && !W::TWO_BS;
+            produce::<O, W, B, STAGES, H>(memory, of.a, of.b, &of.problem, walk, first, skip);
         } else if thread::thread_idx_x() >= 32 {
             tiles.meanwhile();
         }

@@ -14,8 +14,8 @@ const EVERY_BLOCK: u16 = (1 << CLUSTER) - 1;
 
 /// Fills the stages of every tile of this cluster, in order, from `first` on, at which `tiles` is. Run by one thread.
 ///
-/// For zeros outside of a tensor TMA asks L2 as well, all blocks the same few lines: with 64 columns, 384 × 5120 × 5120
-/// took longer than 512 rows, 80 µs for 48. So no A is loaded for a block without rows, if its consumers `skip`.
+/// No A is loaded for a block without rows, if its consumers `skip` the stages: with 64 columns, 384 × 5120 × 5120 took 83
+/// µs where 512 rows took 52.
 #[inline(always)]
 pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES: usize, const H: usize>(
     memory: Memory<B, STAGES, H>,

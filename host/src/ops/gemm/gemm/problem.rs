@@ -182,6 +182,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
+    /// Launches such tiles.
     pub(super) fn launch_by_tiles(self, stream: &Stream, tiles: Tiles) -> Result<()> {
         match tiles {
             Tiles::Columns(columns) => self.launch_hopper(stream, columns),

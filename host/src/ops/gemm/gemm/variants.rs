@@ -90,7 +90,7 @@ impl<P: Product> Variants<P> {
         Self::tiles::<208>("hopper_208", "the same by tiles of 208 columns, for a K-major and c of 16 bits"),
         Self::tiles::<192>(
             "hopper_192",
-            "the same by tiles of 192: what is picked where these fill waves of the multiprocessors better",
+            "the same by tiles of 192: of all these what takes least is picked, by waves of the multiprocessors and bytes of L2",
         ),
         Self::tiles::<160>("hopper_160", "the same by tiles of 160, for a K-major"),
         Self::tiles::<144>("hopper_144", "the same by tiles of 144, for a K-major and c of 16 bits"),
@@ -99,19 +99,19 @@ impl<P: Product> Variants<P> {
         Self::tiles::<64>("hopper_64", "the same by tiles of 64 columns"),
         Variant {
             name: "hopper_tall",
-            doc: "the same by tiles of 384 rows and 192 columns: what is picked where these take one wave and others two",
+            doc: "the same by tiles of 384 rows and 192 columns, for fewer waves",
             applies: Self::takes_tiles::<{ TALL[1] }>,
             launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Tall))),
         },
         Variant {
             name: "swapped_128",
-            doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows: what is picked for 65 to 128 rows of many columns, both K-major, if c is stored by TMA",
+            doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows, both K-major, if c is stored by TMA: what is picked for 65 to 128 rows of many columns, too",
             applies: Self::takes_swapped,
             launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Swapped(128)))),
         },
         Variant {
             name: "swapped_64",
-            doc: "the same by 64 rows: what is picked for 17 to 64, or where tiles of 128 are too few",
+            doc: "the same by 64 rows: what is picked for 17 to 64, or where tiles of 128 are too few, too",
             applies: Self::takes_swapped,
             launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Swapped(64)))),
         },
