@@ -28,6 +28,7 @@ pub(super) enum Path {
     Pairs,
     /// Blocks that take this number of rows of the weight and all of k.
     Thin(u32),
+    /// Tiles, each by a cluster.
     Tiles(Tiles),
     Padded,
     Mma,
