@@ -68,9 +68,7 @@ struct Target<'a> {
 
 /// A case in a variant.
 struct Candidate<'a> {
-    job: &'a Job,
-    filter: Filter,
-    known: Rc<OnceCell<Result<Known>>>,
+    variant: Variant<'a>,
     /// The number of instructions that warps execute in the case.
     instructions: u64,
     /// How often it ran with a mutant, and how often it detected one.
@@ -79,8 +77,8 @@ struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    fn new(Variant { job, filter, known }: &Variant<'a>, instructions: u64) -> Self {
-        Self { job, filter: filter.clone(), known: known.clone(), instructions, tried: 0, noticed: 0 }
+    fn new(variant: &Variant<'a>, instructions: u64) -> Self {
+        Self { variant: variant.clone(), instructions, tried: 0, noticed: 0 }
     }
 
     /// The instructions per detected mutant, from the runs so far. Cases in this order detect a mutant soonest.
@@ -92,9 +90,10 @@ impl<'a> Candidate<'a> {
     fn run(&mut self, device: &Device, mut orders: Range<u64>) -> Result<Option<String>> {
         self.tried += 1;
         let simulator = simulator(device)?;
+        let Variant { job, filter, known } = &self.variant;
         let kind = orders.find_map(|order| {
-            let settings = Settings::of_order(self.filter.seed, order);
-            let run = || verify::on_device_again(device, self.job, &self.filter, &self.known);
+            let settings = Settings::of_order(filter.seed, order);
+            let run = || verify::on_device_again(device, job, filter, known);
             caught(&simulator.with(settings, run))
         });
         self.noticed += u64::from(kind.is_some());
@@ -125,6 +124,7 @@ pub struct Mutation<'a> {
 }
 
 /// A job in one variant.
+#[derive(Clone)]
 struct Variant<'a> {
     job: &'a Job,
     filter: Filter,
@@ -191,7 +191,7 @@ impl<'a> Mutation<'a> {
                 let alike = |t: &&mut Target<'_>| but_for_dtype(t.image.symbol) == but_for_dtype(image.symbol);
                 match targets.iter_mut().find(alike) {
                     Some(t) if t.image.symbol != image.symbol => {}
-                    Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(last.job, *job)) => {}
+                    Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(last.variant.job, *job)) => {}
                     Some(t) => t.jobs.push(Candidate::new(&variant, instructions)),
                     None => {
                         let jobs = vec![Candidate::new(&variant, instructions)];

@@ -60,20 +60,24 @@ impl Shape {
     pub(crate) fn micros(&self, multiprocessors: u32, tiles: Tiles) -> f64 {
         let [batch, mut m, mut n, k] = self.sizes;
         let [mut a, mut b] = self.in_sectors.map(|are_in| if are_in { 1.0 } else { ACROSS_SECTORS });
-        let (block, column) = match tiles {
-            Tiles::Columns(columns) | Tiles::Pieces(columns) => ([BLOCK_M, columns], COLUMN),
-            Tiles::Tall => (TALL, COLUMN * TALL_COLUMN),
-            Tiles::Swapped(rows) => ([BLOCK_M, rows], COLUMN),
-        };
-        let (mut products, mut depth) = (batch, k);
-        match tiles {
-            Tiles::Swapped(_) => ((m, n), (a, b)) = ((n, m), (b, a)),
+        let (mut products, mut depth, mut column, mut sum) = (batch, k, COLUMN, 0.0);
+        let block = match tiles {
+            Tiles::Columns(columns) => [BLOCK_M, columns],
+            Tiles::Tall => {
+                column *= TALL_COLUMN;
+                TALL
+            }
+            Tiles::Swapped(rows) => {
+                ((m, n), (a, b)) = ((n, m), (b, a));
+                [BLOCK_M, rows]
+            }
             Tiles::Pieces(columns) => {
                 depth = plan::piece(multiprocessors, [m, n, k], columns);
                 products = k.div_ceil(depth);
+                sum = SUM + 4.0 * f64::from(m) * f64::from(n) * f64::from(products) / SUMMED;
+                [BLOCK_M, columns]
             }
-            _ => {}
-        }
+        };
         let [block_m, columns] = block.map(f64::from);
         let rows = block_m * f64::from(CLUSTER);
         let [m, n, products] = [m, n, products].map(f64::from);
@@ -88,10 +92,6 @@ impl Shape {
         let loads = f64::from(STAGE_BYTES) * steps * products;
         let loaded = loads * (m * across * a + n * down * b) / L2;
         let zeros = loads * (above * across + (across * columns - n) * down) / ZEROS;
-        let sum = match tiles {
-            Tiles::Pieces(_) => SUM + 4.0 * m * n * products / SUMMED,
-            _ => 0.0,
-        };
         LAUNCH + (busy.powi(4) + (loaded + zeros).powi(4)).sqrt().sqrt() + sum
     }
 }

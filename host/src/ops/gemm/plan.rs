@@ -53,12 +53,8 @@ const STEP: usize = 80;
 /// Wider tiles read less for each result, so of two widths that take the same time the wider is better; but a narrower one may
 /// fill its last wave better, or a first wave that has room for more tiles.
 pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -> u32 {
-    best(multiprocessors, sizes, widths.iter().copied())
-}
-
-fn best(multiprocessors: u32, sizes: [usize; 3], widths: impl Iterator<Item = u32>) -> u32 {
     // Of several equal ones `min_by_key` returns the first, which is the widest.
-    widths.min_by_key(|width| time(multiprocessors, sizes, [BLOCK_M, *width])).unwrap_or(BLOCK_N)
+    widths.iter().copied().min_by_key(|width| time(multiprocessors, sizes, *width)).unwrap_or(BLOCK_N)
 }
 
 /// The number of columns of tiles for a product of many rows and few columns, `[m, n]`, if tiles are better than cutting along
@@ -158,16 +154,11 @@ pub(crate) fn leaves_half_empty(multiprocessors: u32, [m, n]: [usize; 2]) -> boo
     (17..=skinny::MOST_ALONE as usize).contains(&m.min(n)) && blocks <= multiprocessors as usize / 2
 }
 
-/// The time of products with this number of results, in columns of tiles of [`BLOCK_M`] rows per block.
-fn time(multiprocessors: u32, sizes: [usize; 3], [block_m, block_n]: [u32; 2]) -> usize {
-    let columns = (block_n * block_m / BLOCK_M) as usize;
-    waves(multiprocessors, sizes, [block_m, block_n]).saturating_mul(columns + STEP)
-}
-
-/// The number of waves of such tiles.
-fn waves(multiprocessors: u32, [batch, m, n]: [usize; 3], [block_m, block_n]: [u32; 2]) -> usize {
-    let tiles = m.div_ceil((CLUSTER * block_m) as usize) * n.div_ceil(block_n as usize);
-    tiles.saturating_mul(batch).div_ceil((multiprocessors / CLUSTER).max(1) as usize)
+/// The time of `[batch, m, n]` results, in columns of tiles of [`BLOCK_M`] rows per block and `columns` columns.
+fn time(multiprocessors: u32, [batch, m, n]: [usize; 3], columns: u32) -> usize {
+    let tiles = m.div_ceil((CLUSTER * BLOCK_M) as usize) * n.div_ceil(columns as usize);
+    let waves = tiles.saturating_mul(batch).div_ceil((multiprocessors / CLUSTER).max(1) as usize);
+    waves.saturating_mul(columns as usize + STEP)
 }
 
 #[cfg(test)]
