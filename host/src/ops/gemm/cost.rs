@@ -1,6 +1,7 @@
 //! How long a 16-bit product by tiles takes on Hopper, by a model of what bounds it, and so which tiles are picked.
 
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, BLOCK_M, CLUSTER, STAGE_BYTES, TALL};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, BLOCK_M, CLUSTER, STAGE_BYTES, SWAPPED, TALL, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::skinny;
 
 use super::plan;
 
@@ -15,6 +16,8 @@ pub(crate) enum Tiles {
     Swapped(u32),
     /// Into tiles with this number of columns, for each of several pieces along k, whose sum is a second launch.
     Pieces(u32),
+    /// The same into tiles with this number of rows, with operands swapped.
+    SwappedPieces(u32),
 }
 
 /// What the time of a product depends on.
@@ -34,7 +37,9 @@ const COLUMN: f64 = 0.0025;
 const TALL_COLUMN: f64 = 1.6;
 /// What a tile takes beside its stages.
 const TILE: f64 = 1.0;
-/// The bytes that L2 delivers in a microsecond.
+/// The bytes that memory delivers in a microsecond.
+const MEMORY: f64 = 4.2e6;
+/// The bytes that L2 delivers.
 const L2: f64 = 10e6;
 /// How much longer that takes if they start within sectors.
 const ACROSS_SECTORS: f64 = 1.75;
@@ -43,6 +48,15 @@ const ZEROS: f64 = 2.5e6;
 /// The launch that adds pieces, and the bytes of these that are written and read in a microsecond.
 const SUM: f64 = 1.8;
 const SUMMED: f64 = 2.6e6;
+/// A stage of few rows or columns that is cut along k by four: of at most [`skinny::MOST_ALONE`], and of more.
+const QUARTER: [f64; 2] = [0.05, 0.13];
+
+impl Tiles {
+    /// All those of pieces.
+    pub(crate) fn of_pieces() -> impl Iterator<Item = Self> {
+        WIDTHS.map(Self::Pieces).into_iter().chain(SWAPPED.map(Self::SwappedPieces))
+    }
+}
 
 impl Shape {
     /// The fastest of these, the first of several that are equal.
@@ -51,28 +65,27 @@ impl Shape {
         timed.min_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, tiles)| tiles)
     }
 
-    /// The microseconds that it takes: for the multiply-adds of all waves, or for what L2 delivers. Where both are about
-    /// equal it is somewhat longer.
+    /// The microseconds that it takes: for the multiply-adds of all waves, or for what L2 or memory delivers. Where these are
+    /// about equal it is somewhat longer.
     ///
-    /// The constants fit what `warpsmith tune` measured for a hundred products on an H200, in which m was from 160 to 3584. What is picked by
-    /// them takes 2% longer than the fastest in the mean, and a fifth at most; to change each of them by a tenth makes little
+    /// The constants fit what `warpsmith tune` measured for 140 products on an H200, in which m was from 64 to 3584. What is picked by
+    /// them takes 1.7% longer than the fastest in the mean, and a fifth at most; to change each of them by a tenth makes little
     /// difference.
     pub(crate) fn micros(&self, multiprocessors: u32, tiles: Tiles) -> f64 {
         let [batch, mut m, mut n, k] = self.sizes;
         let [mut a, mut b] = self.in_sectors.map(|are_in| if are_in { 1.0 } else { ACROSS_SECTORS });
+        if matches!(tiles, Tiles::Swapped(_) | Tiles::SwappedPieces(_)) {
+            ((m, n), (a, b)) = ((n, m), (b, a));
+        }
         let (mut products, mut depth, mut column, mut sum) = (batch, k, COLUMN, 0.0);
         let block = match tiles {
-            Tiles::Columns(columns) => [BLOCK_M, columns],
+            Tiles::Columns(columns) | Tiles::Swapped(columns) => [BLOCK_M, columns],
             Tiles::Tall => {
                 column *= TALL_COLUMN;
                 TALL
             }
-            Tiles::Swapped(rows) => {
-                ((m, n), (a, b)) = ((n, m), (b, a));
-                [BLOCK_M, rows]
-            }
-            Tiles::Pieces(columns) => {
-                depth = plan::piece(multiprocessors, [m, n, k], columns);
+            Tiles::Pieces(columns) | Tiles::SwappedPieces(columns) => {
+                depth = plan::piece(multiprocessors, [m, n], k, columns);
                 products = k.div_ceil(depth);
                 sum = SUM + 4.0 * f64::from(m) * f64::from(n) * f64::from(products) / SUMMED;
                 [BLOCK_M, columns]
@@ -92,15 +105,29 @@ impl Shape {
         let loads = f64::from(STAGE_BYTES) * steps * products;
         let loaded = loads * (m * across * a + n * down * b) / L2;
         let zeros = loads * (above * across + (across * columns - n) * down) / ZEROS;
-        LAUNCH + (busy.powi(4) + (loaded + zeros).powi(4)).sqrt().sqrt() + sum
+        LAUNCH + (busy.powi(4) + (loaded + zeros).powi(4) + self.read().powi(4)).sqrt().sqrt() + sum
+    }
+
+    /// The microseconds that it takes by the clusters of four that cut k, if it has few rows or columns.
+    pub(crate) fn quarters(&self) -> f64 {
+        let [_, m, n, k] = self.sizes;
+        let [of_up_to_most, of_more] = QUARTER;
+        let step = if m.min(n) <= skinny::MOST_ALONE { of_up_to_most } else { of_more };
+        LAUNCH + (f64::from(k.div_ceil(BLOCK_K)) * step).hypot(self.read())
+    }
+
+    /// The microseconds in which memory delivers both operands, of 16 bits.
+    fn read(&self) -> f64 {
+        let [batch, m, n, k] = self.sizes.map(f64::from);
+        2.0 * batch * (m + n) * k / MEMORY
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, SWAPPED, WIDTHS};
+    use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, SWAPPED};
 
-    use super::Tiles::{self, Columns, Pieces, Swapped, Tall};
+    use super::Tiles::{self, Columns, Pieces, Swapped, SwappedPieces, Tall};
     use super::{Shape, plan};
 
     fn shape(m: u32, n: u32, k: u32) -> Shape {
@@ -109,7 +136,7 @@ mod tests {
 
     fn fastest(m: u32, n: u32, k: u32) -> Tiles {
         let whole = FINE_WIDTHS.map(Columns).into_iter().chain([Tall]).chain(SWAPPED.map(Swapped));
-        shape(m, n, k).fastest(132, whole.chain(WIDTHS.map(Pieces))).unwrap()
+        shape(m, n, k).fastest(132, whole.chain(Tiles::of_pieces())).unwrap()
     }
 
     #[test]
@@ -125,7 +152,7 @@ mod tests {
     #[test]
     fn few_tiles_of_a_long_k_are_cut_into_pieces() {
         let pieces = |m, n, k| match fastest(m, n, k) {
-            Pieces(columns) => Some(k.div_ceil(plan::piece(132, [m, n, k], columns))),
+            Pieces(columns) => Some(k.div_ceil(plan::piece(132, [m, n], k, columns))),
             _ => None,
         };
         assert_eq!([pieces(512, 512, 16384), pieces(1024, 1024, 16384)], [Some(8), Some(4)]);
@@ -139,7 +166,7 @@ mod tests {
 
     #[test]
     fn sizes_have_no_limit() {
-        for tiles in [Columns(64), Tall, Swapped(64), Pieces(64)] {
+        for tiles in [Columns(64), Tall, Swapped(64), Pieces(64), SwappedPieces(64)] {
             let micros = |sizes| Shape { sizes, in_sectors: [true; 2] }.micros(1, tiles);
             assert!(micros([1, 1, 1, 1]) < micros([1, 1 << 31, 1 << 31, 1 << 31]));
             assert!(micros([u32::MAX; 4]).is_finite());

@@ -245,9 +245,9 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &joined::<5, 20, 25>(
+    kernels: &joined::<5, 22, 27>(
         [gk::GEMM_MXFP8_MMA, gk::GEMM_MXFP8_HOPPER, gk::GEMM_MXFP8_RANGE, DEQUANTIZE_MXFP8, GEMM_PAD],
-        joined::<10, 10, 20>(kernels(true, false), kernels(true, true)),
+        joined::<11, 11, 22>(kernels(true, false), kernels(true, true)),
     ),
     variants: variants!(
         |stream, args, path| run(stream, args, How::By(path)),

@@ -179,7 +179,7 @@ impl Tiling {
             store => store,
         };
         // An unused map still has to be a map.
-        let c_map = if store >= hopper::TILES { map_of_c(stream, c, sizes, hopper::WARP_ROWS)? } else { a_map };
+        let c_map = if store >= hopper::TILES { map_of_c(stream, c, sizes)? } else { a_map };
         Ok(Self { maps: [a_map, b_map, c_map], store, grid })
     }
 
@@ -196,7 +196,7 @@ impl Tiling {
         let a_map = a.map(stream, Major::K, block_m / hopper::CLUSTER)?;
         let store = store(c, sizes);
         let grid = grid(stream, tiles([sizes.n, sizes.m], sizes.batch, [hopper::BLOCK_M, block_m]));
-        Ok(Self { maps: [b_map, a_map, map_of_c(stream, c, sizes, hopper::STORE_M)?], store, grid })
+        Ok(Self { maps: [b_map, a_map, map_of_c(stream, c, sizes)?], store, grid })
     }
 }
 
@@ -238,10 +238,10 @@ fn store_of(size: usize, alignment: usize, [m, n]: [u64; 2], [product, row]: [u6
     }
 }
 
-/// The tensor map of a C that TMA stores `rows` of at a time.
-fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Problem, rows: u32) -> Result<TensorMap> {
+/// The tensor map of a C that TMA stores.
+fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Problem) -> Result<TensorMap> {
     let gk::Problem { m, n, batch, c: [product, row], .. } = *sizes;
-    let boxed = [hopper::slab_columns::<C>(), rows];
+    let boxed = [hopper::slab_columns::<C>(), hopper::WARP_ROWS];
     tile_map::<C>(stream, c.ptr_mut(stream)?.addr(), [n, m, batch].map(u64::from), [row, product], boxed)
 }
 

@@ -77,7 +77,7 @@ pub(crate) fn of_few_columns(multiprocessors: u32, [m, n]: [usize; 2]) -> Option
 /// H200 tiles then take 0.88 to 0.94 of the time of cutting k with 32 to 64 rows of 8192 columns and more, and 0.79 to 0.84
 /// with 96 and 128, but 1.01 to 1.07 with 16 and, with tiles for less than a third, 1.12 and more.
 pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u32, bool)> {
-    let [_, least] = SWAPPED;
+    let least = SWAPPED[SWAPPED.len() - 1];
     let are_enough = |rows: u32| {
         let tiles = n.div_ceil((CLUSTER * BLOCK_M) as usize).saturating_mul(m.div_ceil(rows as usize));
         tiles.saturating_mul(3) >= (multiprocessors / CLUSTER) as usize
@@ -87,16 +87,9 @@ pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u
     (n > m).then_some((rows, are_enough(rows)))
 }
 
-/// The microseconds of a product `[m, n, k]` of few rows or columns that is cut along k by four, where multiprocessors are left
-/// empty: on an H200 128² × 16384 take 38.4, and in pieces 13.6; 100 × 1000 × 10000 26.4 and 19.5, 64² × 65536 55.6 and 19.3.
-pub(crate) fn of_quarters([m, n, k]: [u32; 3]) -> f64 {
-    let of_a_step = if m.min(n) <= skinny::MOST_ALONE { 0.05 } else { 0.13 };
-    f64::from(k.div_ceil(BLOCK_K)) * of_a_step
-}
-
-/// The elements of k of a piece, where a product `[m, n, k]` in tiles of `columns` columns is cut along k: so many that the
-/// pieces of all tiles are a wave, but no more pieces than have four stages each, and at least two.
-pub(crate) fn piece(multiprocessors: u32, [m, n, k]: [u32; 3], columns: u32) -> u32 {
+/// The elements of k of a piece, where a product of `[m, n]` results in tiles of `columns` columns is cut along k: so many that
+/// the pieces of all tiles are a wave, but no more pieces than have four stages each, and at least two.
+pub(crate) fn piece(multiprocessors: u32, [m, n]: [u32; 2], k: u32, columns: u32) -> u32 {
     let tiles = u64::from(m.div_ceil(CLUSTER * BLOCK_M)) * u64::from(n.div_ceil(columns));
     let steps = k.div_ceil(BLOCK_K);
     let fill = u64::from(multiprocessors / CLUSTER) / tiles.max(1);
@@ -221,7 +214,7 @@ mod tests {
     #[test]
     fn pieces_are_of_whole_stages() {
         // At least two, and never more than all of k.
-        assert_eq!([super::piece(132, [9, 9, 65], 256), super::piece(1, [1 << 30, 1 << 30, 129], 64)], [64, 128]);
+        assert_eq!([super::piece(132, [9, 9], 65, 256), super::piece(1, [1 << 30, 1 << 30], 129, 64)], [64, 128]);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub unsafe fn gemm_fine<T: Half, C: Element, const B_MN: bool, const N: u32>(
     store: u32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::run_fine::<Halves<T, false, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale));
+    hopper::run_by::<Halves<T, false, B_MN>, C, _, N>(of, Factor::of(problem.alpha, scale), 0);
 }
 
 /// The same by tiles of [`TALL`] rows and columns: `a_map` loads boxes of so many rows.
@@ -91,14 +91,14 @@ pub unsafe fn gemm_tall<T: Half, C: Element, const A_MN: bool, const B_MN: bool>
     hopper::run_tall::<Halves<T, A_MN, B_MN>, C, _>(of, Factor::of(problem.alpha, scale));
 }
 
-/// The same for few rows, as Cᵀ = Bᵀ·Aᵀ: columns of C are the 256 rows of a tile, and rows of C its `N` columns.
-/// `a_map`, `b_map` and `problem` are those of the swapped operands, both K-major; C and `c_map`, which stores `STORE_M` rows,
-/// are those of the original, untransposed C.
+/// The same for rows that fill no tiles of 256, as Cᵀ = Bᵀ·Aᵀ: columns of C are the 256 rows of a tile, and rows of C its `N` columns.
+/// `a_map`, `b_map` and `problem` are those of the swapped operands, both K-major; C and `c_map` are those of the original,
+/// untransposed C.
 ///
 /// # Safety
 /// As for [`gemm_hopper`], and `store` is [`TILES`] or [`ADD`].
 #[kernel(
-    dtypes(T: half, C: float), values(N: 128, 64), where(C == T || C == f32),
+    dtypes(T: half, C: float), values(N: 208, 192, 160, 144, 128, 96, 64), where(C == T || C == f32),
     block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
 )]
 pub unsafe fn gemm_swapped<T: Half, C: Element, const N: u32>(
@@ -109,7 +109,8 @@ pub unsafe fn gemm_swapped<T: Half, C: Element, const N: u32>(
     scale: *const f32,
     problem: Problem,
     store: u32,
+    each: u32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::run_by::<Halves<T, false, false>, C, _, N>(of, Swapped(Factor::of(problem.alpha, scale)), 0);
+    hopper::run_by::<Halves<T, false, false>, C, _, N>(of, Swapped(Factor::of(problem.alpha, scale)), each);
 }

@@ -72,7 +72,7 @@ pub const FINE_WIDTHS: [u32; 8] = [BLOCK_N, 208, 192, 160, 144, 128, 96, 64];
 /// Likewise for results of f32, whose tiles are whole slabs of 32 columns.
 pub const FINE_WIDTHS_F32: [u32; 6] = [BLOCK_N, 192, 160, 128, 96, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
-pub const SWAPPED: [u32; 2] = [128, 64];
+pub const SWAPPED: [u32; 7] = [208, 192, 160, 144, 128, 96, 64];
 /// Depth of a stage in bytes: a row of the widest swizzle.
 pub const STAGE_BYTES: u32 = 128;
 /// Rows and columns of a panel of 16-bit elements.
@@ -217,41 +217,32 @@ macro_rules! columns {
     }};
 }
 
-/// The one whose tiles have `N` columns, one of [`WIDTHS`]; of pieces of a product, if `each` is not 0.
+/// The one whose tiles have `N` columns, one of [`FINE_WIDTHS`]; of pieces of a product, if `each` is not 0.
 #[inline(always)]
 pub(super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E, each: u32)
 where
     M: Multiply<{ sums(256) }, Sum = f32>
+        + Multiply<{ sums(208) }, Sum = f32>
         + Multiply<{ sums(192) }, Sum = f32>
-        + Multiply<{ sums(128) }, Sum = f32>
-        + Multiply<{ sums(64) }, Sum = f32>,
-{
-    match N {
-        64 => columns!(64, 64, of, epilogue, each),
-        128 => columns!(128, 128, of, epilogue, each),
-        192 => columns!(192, 192, of, epilogue, each),
-        _ => columns!(256, 256, of, epilogue, each),
-    }
-}
-
-/// The one whose tiles have `N` columns, one of those that [`FINE_WIDTHS`] or [`FINE_WIDTHS_F32`] has besides.
-#[inline(always)]
-pub(super) unsafe fn run_fine<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E)
-where
-    M: Multiply<{ sums(208) }, Sum = f32>
         + Multiply<{ sums(160) }, Sum = f32>
         + Multiply<{ sums(144) }, Sum = f32>
-        + Multiply<{ sums(96) }, Sum = f32>,
+        + Multiply<{ sums(128) }, Sum = f32>
+        + Multiply<{ sums(96) }, Sum = f32>
+        + Multiply<{ sums(64) }, Sum = f32>,
 {
     match (N, M::B_MN) {
-        (208, false) => columns!(208, 208, of, epilogue, 0),
-        (208, true) => columns!(208, 256, of, epilogue, 0),
-        (160, false) => columns!(160, 160, of, epilogue, 0),
-        (160, true) => columns!(160, 192, of, epilogue, 0),
-        (144, false) => columns!(144, 144, of, epilogue, 0),
-        (144, true) => columns!(144, 192, of, epilogue, 0),
-        (_, false) => columns!(96, 96, of, epilogue, 0),
-        (_, true) => columns!(96, 128, of, epilogue, 0),
+        (256, _) => columns!(256, 256, of, epilogue, each),
+        (208, false) => columns!(208, 208, of, epilogue, each),
+        (208, true) => columns!(208, 256, of, epilogue, each),
+        (192, _) => columns!(192, 192, of, epilogue, each),
+        (160, false) => columns!(160, 160, of, epilogue, each),
+        (160, true) => columns!(160, 192, of, epilogue, each),
+        (144, false) => columns!(144, 144, of, epilogue, each),
+        (144, true) => columns!(144, 192, of, epilogue, each),
+        (128, _) => columns!(128, 128, of, epilogue, each),
+        (96, false) => columns!(96, 96, of, epilogue, each),
+        (96, true) => columns!(96, 128, of, epilogue, each),
+        _ => columns!(64, 64, of, epilogue, each),
     }
 }
 

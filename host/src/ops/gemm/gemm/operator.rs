@@ -55,7 +55,7 @@ const fn facts(
 type Kernels<const N: usize> = [&'static [Instance]; N];
 
 /// The kernels of products with one type of A and B and one of C, except [`GEMM_PAD`], which has no types.
-pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<10> {
+pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<11> {
     // C is listed within A, in the order f32, f16, bf16; each type of A has two of these.
     const fn of_c(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
         let each = all.len() / 4;
@@ -78,6 +78,7 @@ pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<10
         of_c(GEMM_THIN, of_bf16, to_f32),
         // Pieces are f32, and listed already where C is.
         if to_f32 { &[] } else { of_c(GEMM_HOPPER, of_bf16, true) },
+        if to_f32 { &[] } else { of_c(GEMM_SWAPPED, of_bf16, true) },
         GEMM_SUM.split_at(sum).1.split_at(1).0,
     ]
 }
@@ -98,8 +99,8 @@ pub(in super::super) const fn joined<const A: usize, const B: usize, const N: us
 }
 
 /// The kernels for both types of A and B.
-const fn kernels_into(f32: bool) -> Kernels<21> {
-    joined(joined::<10, 10, 20>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
+const fn kernels_into(f32: bool) -> Kernels<23> {
+    joined(joined::<11, 11, 22>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
 }
 
 pub(super) static INFO: OpInfo = facts(

@@ -1,12 +1,14 @@
 //! The kernels that compute a product, by the names of their variants, and which of them is picked.
 
+use core::iter;
+
 use cuda_std::float::{Element, Half};
 use gpu_kernels::ops::gemm as gk;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_N, SWAPPED, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_N, SWAPPED};
 use gpu_kernels::ops::gemm::gemm::{pairs, skinny, thin};
 
 use super::super::cost::Shape;
-use super::super::cost::Tiles::{self, Columns, Pieces, Swapped, Tall};
+use super::super::cost::Tiles::{self, Columns, Pieces, Swapped, SwappedPieces, Tall};
 use super::super::operand::OperandLayout;
 use super::super::plan;
 use super::problem::Problem;
@@ -36,7 +38,7 @@ pub(super) enum Path {
 
 impl Path {
     /// The variants' names.
-    pub(super) const NAMED: [(&'static str, Self); 22] = [
+    pub(super) const NAMED: [(&'static str, Self); 34] = [
         ("skinny", Self::Skinny),
         ("skinny_alone", Self::SkinnyAlone),
         ("skinny_pairs", Self::Pairs),
@@ -51,12 +53,24 @@ impl Path {
         ("hopper_96", Self::Tiles(Columns(96))),
         ("hopper_64", Self::Tiles(Columns(64))),
         ("hopper_tall", Self::Tiles(Tall)),
+        ("swapped_208", Self::Tiles(Swapped(208))),
+        ("swapped_192", Self::Tiles(Swapped(192))),
+        ("swapped_160", Self::Tiles(Swapped(160))),
+        ("swapped_144", Self::Tiles(Swapped(144))),
         ("swapped_128", Self::Tiles(Swapped(128))),
+        ("swapped_96", Self::Tiles(Swapped(96))),
         ("swapped_64", Self::Tiles(Swapped(64))),
         ("split", Self::Tiles(Pieces(256))),
         ("split_192", Self::Tiles(Pieces(192))),
         ("split_128", Self::Tiles(Pieces(128))),
         ("split_64", Self::Tiles(Pieces(64))),
+        ("split_swapped_208", Self::Tiles(SwappedPieces(208))),
+        ("split_swapped_192", Self::Tiles(SwappedPieces(192))),
+        ("split_swapped_160", Self::Tiles(SwappedPieces(160))),
+        ("split_swapped_144", Self::Tiles(SwappedPieces(144))),
+        ("split_swapped_128", Self::Tiles(SwappedPieces(128))),
+        ("split_swapped_96", Self::Tiles(SwappedPieces(96))),
+        ("split_swapped_64", Self::Tiles(SwappedPieces(64))),
         ("padded", Self::Padded),
         ("mma", Self::Mma),
     ];
@@ -98,7 +112,8 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
             Columns(columns) => self.widths().contains(&columns),
             Tall => self.fits_hopper().is_some(),
             Swapped(_) => self.fits_swapped(),
-            Pieces(_) => self.fits_split(),
+            Pieces(_) => self.fits_split(false),
+            SwappedPieces(_) => self.fits_split(true),
         }
     }
 
@@ -111,9 +126,9 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
             let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && self.sizes.m > 16 && self.fits_swapped();
             plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Tiles(Swapped(rows)))
         };
-        let quarters = plan::of_quarters([self.sizes.m, self.sizes.n, self.sizes.k]);
-        let is_faster = |tiles: &Tiles| self.takes(*tiles) && self.shape().micros(of, *tiles) < quarters;
-        if let Some(tiles) = self.shape().fastest(of, WIDTHS.map(Pieces)).filter(is_faster) {
+        let pieces = Tiles::of_pieces().filter(|tiles| self.takes(*tiles));
+        let shape = self.shape();
+        if let Some(tiles) = shape.fastest(of, pieces).filter(|tiles| shape.micros(of, *tiles) < shape.quarters()) {
             return Path::Tiles(tiles);
         }
         if let Some(rows) = plan::fills_without_cuts(of, sizes) {
@@ -131,15 +146,15 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
 
     /// The fastest tiles.
     pub(super) fn tiles(&self, stream: &Stream) -> Tiles {
-        self.fastest(stream, WIDTHS.map(Pieces))
+        self.fastest(stream, Tiles::of_pieces())
     }
 
     /// Those of whole products, without memory for pieces.
     pub(super) fn whole_tiles(&self, stream: &Stream) -> Tiles {
-        self.fastest(stream, [])
+        self.fastest(stream, iter::empty())
     }
 
-    fn fastest(&self, stream: &Stream, pieces: impl IntoIterator<Item = Tiles>) -> Tiles {
+    fn fastest(&self, stream: &Stream, pieces: impl Iterator<Item = Tiles>) -> Tiles {
         let whole = self.widths().iter().map(|columns| Columns(*columns));
         let others = SWAPPED.map(Swapped).into_iter().chain([Tall]).chain(pieces).filter(|tiles| self.takes(*tiles));
         let of = stream.device().info().multiprocessors;

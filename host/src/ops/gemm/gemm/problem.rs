@@ -188,7 +188,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             Tiles::Columns(columns) => self.launch_hopper(stream, columns),
             Tiles::Tall => self.launch_tall(stream),
             Tiles::Swapped(rows) => self.launch_swapped(stream, rows),
-            Tiles::Pieces(columns) => self.launch_split(stream, columns),
+            Tiles::Pieces(columns) => self.launch_split(stream, columns, false),
+            Tiles::SwappedPieces(rows) => self.launch_split(stream, rows, true),
         }
     }
 
@@ -306,18 +307,23 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
         if !self.fits_swapped() {
             let wanted = "k > 0, rows of a, columns of b and rows of c contiguous and at multiples of 16 bytes, and beta 0, or 1 for c in f32";
-            return Err(self.info.param_error("variant", "swapped", wanted));
+            return Err(self.info.param_error("variant", format!("swapped_{rows}"), wanted));
         }
         let Tiling { maps: [b_map, a_map, c_map], store, grid } =
             Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, rows)?;
         let sizes = operand::swapped(&self.sizes);
-        let args = (b_map, a_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes, store);
+        let args = (b_map, a_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes, store, self.each);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
         unsafe {
             match rows {
-                64 => stream.launch::<hopper::GemmSwapped<T, C, 64>>(grid, args),
-                _ => stream.launch::<hopper::GemmSwapped<T, C, 128>>(grid, args),
+                208 => stream.launch::<hopper::GemmSwapped<T, C, 208>>(grid, args),
+                192 => stream.launch::<hopper::GemmSwapped<T, C, 192>>(grid, args),
+                160 => stream.launch::<hopper::GemmSwapped<T, C, 160>>(grid, args),
+                144 => stream.launch::<hopper::GemmSwapped<T, C, 144>>(grid, args),
+                128 => stream.launch::<hopper::GemmSwapped<T, C, 128>>(grid, args),
+                96 => stream.launch::<hopper::GemmSwapped<T, C, 96>>(grid, args),
+                _ => stream.launch::<hopper::GemmSwapped<T, C, 64>>(grid, args),
             }
         }
     }

@@ -5,6 +5,8 @@ use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::hopper;
 use gpu_kernels::ops::gemm::gemm::split::{COLUMNS, GemmSum, Sums, THREADS};
 
+use super::super::cost::Tiles;
+use super::super::operand::Major;
 use super::super::plan;
 use super::problem::{Problem, TMA_WANTS};
 use crate::ops::elementwise::grid;
@@ -13,29 +15,37 @@ use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 
-/// The name of the variant with tiles of this number of columns.
-fn name(columns: u32) -> String {
-    if columns == hopper::BLOCK_N { "split".into() } else { format!("split_{columns}") }
+/// The name of the variant whose pieces are cut into tiles of this number of columns, or of rows if they are `swapped`.
+fn name(columns: u32, swapped: bool) -> String {
+    match (columns, swapped) {
+        (hopper::BLOCK_N, false) => "split".into(),
+        (_, false) => format!("split_{columns}"),
+        (_, true) => format!("split_swapped_{columns}"),
+    }
 }
 
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
-    /// Whether there is one product, with at least two stages along k, of operands that TMA takes.
-    pub(super) fn fits_split(&self) -> bool {
-        self.sizes.batch == 1 && self.sizes.k > hopper::BLOCK_K && self.fits_hopper().is_some()
+    /// Whether there is one product, with at least two stages along k, of operands that TMA takes; if they are `swapped`, both
+    /// K-major.
+    pub(super) fn fits_split(&self, swapped: bool) -> bool {
+        let fits = |majors| !swapped || majors == (Major::K, Major::K);
+        self.sizes.batch == 1 && self.sizes.k > hopper::BLOCK_K && self.fits_hopper().is_some_and(fits)
     }
 
-    /// Launches tiles with this number of columns for pieces along k, and the sum of these. Without memory for them it takes the
-    /// tiles of whole products.
-    pub(super) fn launch_split(mut self, stream: &Stream, columns: u32) -> Result<()> {
+    /// Launches tiles with this number of columns, or of rows if operands are `swapped`, for pieces along k, and the sum of these.
+    /// Without memory for them it takes the tiles of whole products.
+    pub(super) fn launch_split(mut self, stream: &Stream, columns: u32, swapped: bool) -> Result<()> {
         if self.sizes.batch == 0 {
             return Ok(());
         }
-        if !self.fits_split() {
-            let wanted = format!("one product, k above {}, {TMA_WANTS}", hopper::BLOCK_K);
-            return Err(self.info.param_error("variant", name(columns), wanted));
+        if !self.fits_split(swapped) {
+            let both = if swapped { ", both adjacent along k" } else { "" };
+            let wanted = format!("one product, k above {}, {TMA_WANTS}{both}", hopper::BLOCK_K);
+            return Err(self.info.param_error("variant", name(columns, swapped), wanted));
         }
         let gk::Problem { m, n, k, alpha, beta, c: [_, ldc], .. } = self.sizes;
-        let each = plan::piece(stream.device().info().multiprocessors, [m, n, k], columns);
+        let sides = if swapped { [n, m] } else { [m, n] };
+        let each = plan::piece(stream.device().info().multiprocessors, sides, k, columns);
         let (pieces, packs) = (k.div_ceil(each), n.div_ceil(COLUMNS));
         let columns_of_piece = packs * COLUMNS;
         let mut sums = match Tensor::<f32>::uninit(stream, [pieces, m, columns_of_piece].map(|size| size as usize)) {
@@ -58,7 +68,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             ..self.sizes
         };
         let of_pieces = Problem { info: self.info, a: self.a, b: self.b, c: sums.view_mut(), scale: None, sizes, each };
-        of_pieces.launch_hopper(stream, columns)?;
+        let tiles = if swapped { Tiles::Swapped(columns) } else { Tiles::Columns(columns) };
+        of_pieces.launch_by_tiles(stream, tiles)?;
         let threads = (m as usize).saturating_mul(packs as usize);
         let Some(blocks) = grid(self.info, "c", threads, THREADS as usize)? else { return Ok(()) };
         let of_sum = Sums { ldc, pieces, m, n, packs, alpha, beta };

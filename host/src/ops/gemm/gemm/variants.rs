@@ -85,7 +85,7 @@ impl<P: Product> Variants<P> {
         },
         Self::tiles::<256>(
             "hopper",
-            "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next up to `swapped_64`",
+            "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next up to `split_swapped_64`",
         ),
         Self::tiles::<208>("hopper_208", "the same by tiles of 208 columns, for a K-major and c of 16 bits"),
         Self::tiles::<192>(
@@ -103,18 +103,19 @@ impl<P: Product> Variants<P> {
             applies: Self::takes_tiles::<{ TALL[1] }>,
             launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Tall))),
         },
-        Variant {
-            name: "swapped_128",
-            doc: "hopper's tiles of 128 columns with a and b swapped, 256 columns of c by 128 rows, both K-major, if c is stored by TMA: what is picked for 65 to 128 rows of many columns, too",
-            applies: Self::takes_swapped,
-            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Swapped(128)))),
-        },
-        Variant {
-            name: "swapped_64",
-            doc: "the same by 64 rows: what is picked for 17 to 64, or where tiles of 128 are too few, too",
-            applies: Self::takes_swapped,
-            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Swapped(64)))),
-        },
+        Self::swapped::<208>(
+            "swapped_208",
+            "tiles of 208 columns with a and b swapped, 256 columns of c by 208 rows, both K-major, if c is stored by TMA",
+        ),
+        Self::swapped::<192>("swapped_192", "the same by 192 rows"),
+        Self::swapped::<160>("swapped_160", "the same by 160 rows"),
+        Self::swapped::<144>("swapped_144", "the same by 144 rows"),
+        Self::swapped::<128>("swapped_128", "the same by 128 rows: what is picked for 65 to 128 of many columns, too"),
+        Self::swapped::<96>("swapped_96", "the same by 96 rows"),
+        Self::swapped::<64>(
+            "swapped_64",
+            "the same by 64 rows: what is picked for 17 to 64, or where tiles of 128 are too few, too",
+        ),
         Self::pieces::<256>(
             "split",
             "tiles of 256 columns for pieces along k, which another launch adds: what is picked for few tiles and a long k, or one of the next three",
@@ -122,6 +123,16 @@ impl<P: Product> Variants<P> {
         Self::pieces::<192>("split_192", "the same by tiles of 192 columns"),
         Self::pieces::<128>("split_128", "the same by tiles of 128"),
         Self::pieces::<64>("split_64", "the same by tiles of 64"),
+        Self::swapped_pieces::<208>(
+            "split_swapped_208",
+            "tiles of 208 rows with a and b swapped for pieces along k, which another launch adds",
+        ),
+        Self::swapped_pieces::<192>("split_swapped_192", "the same by tiles of 192 rows"),
+        Self::swapped_pieces::<160>("split_swapped_160", "the same by tiles of 160 rows"),
+        Self::swapped_pieces::<144>("split_swapped_144", "the same by tiles of 144 rows"),
+        Self::swapped_pieces::<128>("split_swapped_128", "the same by tiles of 128 rows"),
+        Self::swapped_pieces::<96>("split_swapped_96", "the same by tiles of 96 rows"),
+        Self::swapped_pieces::<64>("split_swapped_64", "the same by tiles of 64 rows"),
         Variant {
             name: "padded",
             doc: "one of these after copies of operands that do not lie in packs: what is picked for these from 2²⁸ multiply-adds on",
@@ -146,21 +157,41 @@ impl<P: Product> Variants<P> {
         }
     }
 
+    /// The variant with tiles of `N` rows, operands swapped.
+    const fn swapped<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
+        Variant {
+            name,
+            doc,
+            applies: Self::takes_swapped,
+            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Swapped(N)))),
+        }
+    }
+
+    /// The variant with tiles of `N` rows for pieces along k, operands swapped.
+    const fn swapped_pieces<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
+        Variant {
+            name,
+            doc,
+            applies: |device, case| Self::takes_pieces(device, case, |majors| majors == [Major::K; 2]),
+            launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::SwappedPieces(N)))),
+        }
+    }
+
     /// The variant with tiles of `N` columns for pieces along k.
     const fn pieces<const N: u32>(name: &'static str, doc: &'static str) -> Variant {
         Variant {
             name,
             doc,
-            applies: Self::takes_pieces,
+            applies: |device, case| Self::takes_pieces(device, case, |_| true),
             launch: |stream, args, params| P::launch(stream, args, params, Some(Path::Tiles(Tiles::Pieces(N)))),
         }
     }
 
-    /// Whether pieces along k can run the case on such a device.
-    fn takes_pieces(device: &DeviceInfo, case: &Case) -> bool {
+    /// Whether pieces along k can run the case on such a device, if its operands are in one of these orders.
+    fn takes_pieces(device: &DeviceInfo, case: &Case, orders: impl Fn([Major; 2]) -> bool) -> bool {
         P::of_case(case).is_ok_and(|product| {
             let [batch, _, _, k] = product.sizes;
-            batch == 1 && k > BLOCK_K as usize && product.majors(device).is_some()
+            batch == 1 && k > BLOCK_K as usize && product.majors(device).is_some_and(orders)
         })
     }
 

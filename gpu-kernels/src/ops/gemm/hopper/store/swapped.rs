@@ -9,11 +9,11 @@ use cuda_std::{fence, matrix, thread, tma};
 
 use super::super::super::epilogue::{Epilogue, Sum};
 use super::super::{WARPGROUP, slab_columns};
-use super::{ADD, AHEAD, Output, PAIRS, Part, four_times};
+use super::{ADD, AHEAD, Output, PAIRS, Part, WARP_ROWS, four_times};
 
 impl<C: Element, E: Epilogue> Part<'_, C, E> {
-    /// [`AHEAD`] columns of the sums from `columns` on, which are as many rows of C: one slab of 16 bits, whose rows are the sums' [`STORE_M`] rows, or two of
-    /// f32 side by side.
+    /// [`AHEAD`] columns of the sums from `columns` on, or what is left of them, which are as many rows of C: one slab of 16 bits, which is as wide as the sums
+    /// have rows, or two of f32 side by side. Each warp stores [`WARP_ROWS`] of the rows.
     #[inline(always)]
     pub(super) unsafe fn store_swapped<S: Sum, const R: usize>(
         &self,
@@ -25,7 +25,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         let (first, count) = if size_of::<C>() == 2 { ((columns / AHEAD) as usize % 2, 1) } else { (0, 2) };
         // Stores of what both buffers held before have to have read them; of 16 bits the second is then free too.
         if first == 0 {
-            if self.lane == 0 {
+            if self.lane.is_multiple_of(32) {
                 tma::wait_group_read::<0>();
             }
             thread::named_barrier::sync(barrier, WARPGROUP);
@@ -37,12 +37,15 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         }
         fence::proxy_async_shared();
         thread::named_barrier::sync(barrier, WARPGROUP);
-        if self.lane == 0 {
+        if self.lane.is_multiple_of(32) {
+            // The last columns of a tile may be fewer rows.
+            let row = self.lane / 32 * WARP_ROWS;
+            let count = if columns + row < Self::width(R) { count } else { 0 };
             let mut slab = 0;
             while slab < count {
                 let column = self.m0 + slab as u32 * slab_columns::<C>();
-                let to = [column as i32, (self.n0 + columns) as i32, self.product as i32];
-                let buffer = slabs[(first + slab) % 2];
+                let to = [column as i32, (self.n0 + columns + row) as i32, self.product as i32];
+                let buffer = slabs[(first + slab) % 2].add(row * 128);
                 if size_of::<C>() == 4 && store == ADD {
                     tma::add_3d(map, to, buffer);
                 } else {
@@ -51,7 +54,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
                 slab += 1;
             }
             // A group for what both buffers hold: the next wait is for both.
-            if count == 2 || first == 1 || columns + AHEAD == AHEAD * Self::blocks(R) as u32 {
+            if size_of::<C>() == 4 || first == 1 || columns + AHEAD >= Self::width(R) {
                 tma::commit_group();
             }
         }
@@ -73,10 +76,13 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         let to = buffer.add(row * COLUMNS + (chunk ^ (row % 8)) * 8);
         four_times!(|quarter| {
             let j: usize = 2 * quarter;
-            let results = self.results(acc, columns + j as u32 * 8, [read[j], read[j + 1]]);
-            let [[a, b], [c, d]] =
-                results.map(|rows| rows.map(|pair| mem::transmute_copy(&Pack::<C, 2>::from_f32(pair))));
-            matrix::store_x4_transposed(to.add(j as u32 * 8 * COLUMNS), [a, b, c, d]);
+            let columns = columns + j as u32 * 8;
+            if Self::has(R, columns) {
+                let results = self.results(acc, columns, [read[j], read[j + 1]]);
+                let [[a, b], [c, d]] =
+                    results.map(|rows| rows.map(|pair| mem::transmute_copy(&Pack::<C, 2>::from_f32(pair))));
+                matrix::store_x4_transposed(to.add(j as u32 * 8 * COLUMNS), [a, b, c, d]);
+            }
         });
     }
 
@@ -94,15 +100,18 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         let column = self.lane / 32 % 2 * 16 + self.lane % 32 / 4;
         four_times!(|quarter| {
             let j: usize = 2 * quarter;
-            let results = self.results(acc, columns + j as u32 * 8, [read[j], read[j + 1]]);
-            let mut i = 0;
-            while i < 8 {
-                let (pair, half, e) = (i / 4, i / 2 % 2, i % 2);
-                let row = self.lane % 4 * 2 + e as u32;
-                let chunk = (column / 4 + 2 * half as u32) ^ row;
-                let at = ((j + pair) as u32 * 8 + row) * COLUMNS + chunk * 4 + column % 4;
-                buffer.add(at).write(results[pair][half][e]);
-                i += 1;
+            let columns = columns + j as u32 * 8;
+            if Self::has(R, columns) {
+                let results = self.results(acc, columns, [read[j], read[j + 1]]);
+                let mut i = 0;
+                while i < 8 {
+                    let (pair, half, e) = (i / 4, i / 2 % 2, i % 2);
+                    let row = self.lane % 4 * 2 + e as u32;
+                    let chunk = (column / 4 + 2 * half as u32) ^ row;
+                    let at = ((j + pair) as u32 * 8 + row) * COLUMNS + chunk * 4 + column % 4;
+                    buffer.add(at).write(results[pair][half][e]);
+                    i += 1;
+                }
             }
         });
     }
