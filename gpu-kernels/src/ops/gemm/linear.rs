@@ -11,8 +11,10 @@
 //! As [`gemm`](super::gemm), both operands K-major. gelu and silu are x·σ of a polynomial, whose coefficients are
 //! arguments; relu and the identity are a lower bound on the result. The choice between these two forms is made once
 //! for eight sums of a thread, so that one kernel serves all activations. A thread reads the residual for its own sums,
-//! in pairs of columns. Few rows are computed with swapped operands, like those of [`gemm`](super::gemm): then the bias
-//! belongs to the rows of the sums, and the residual is read element by element.
+//! in pairs of columns. Rows that fill no tiles of 256 are computed with swapped operands, like those of [`gemm`](super::gemm):
+//! then the bias belongs to the rows of the sums, and the residual is read element by element. Where few tiles leave
+//! multiprocessors empty, or operands are copied first, the product is computed in f32 as [`gemm`](super::gemm) computes
+//! it, and a second launch adds its pieces and does the rest ([`linear_sum`]).
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm).
@@ -40,8 +42,9 @@ use cuda_std::kernel;
 use cuda_std::launch::TensorMap;
 
 use super::Problem;
+use super::epilogue::{Activation, Linear, Swapped};
 pub use super::epilogue::{GELU, NONE, RELU, SILU};
-use super::epilogue::{Linear, Swapped};
+use super::gemm::split::{self, Four, Sums};
 use super::hopper::{self, CLUSTER, Halves, Matrices, shared_bytes};
 use super::mma::{self, Shared};
 
@@ -92,12 +95,12 @@ pub unsafe fn linear_hopper<T: Half, const N: u32>(
     hopper::run_by::<Halves<T, false, false>, T, _, N>(of, epilogue, 0);
 }
 
-/// The same of few rows, by tiles of `N` rows and 256 columns of y: operands are swapped, as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s.
+/// The same by tiles of `N` rows and 256 columns of y: operands are swapped, as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s.
 ///
 /// # Safety
 /// As for [`gemm_swapped`](super::gemm::hopper::gemm_swapped); `bias` and `residual` as for [`linear_mma`].
 #[kernel(
-    dtypes(T: half), values(N: 128, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    dtypes(T: half), values(N: 208, 192, 160, 144, 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
     shared = { shared_bytes(N) }, arch = "sm_90a", no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
@@ -116,4 +119,32 @@ pub unsafe fn linear_swapped<T: Half, const N: u32>(
     let epilogue = Linear::of(&problem, activation, bias, (residual, residual_stride));
     let of = Matrices { a: weight_map, b: x_map, c_map: y_map, c: y, problem, store };
     hopper::run_by::<Halves<T, false, false>, T, _, N>(of, Swapped(epilogue), 0);
+}
+
+/// y = act(the sum of the pieces + bias) + residual, of a product that is computed in f32 first, in pieces along k or in one.
+///
+/// # Safety
+/// `pieces` is valid for reads of the pieces, `y` for writes of its elements, `bias` and `residual` are as for [`linear_mma`]. There
+/// are pieces and packs, and a thread for each pack of a piece.
+#[kernel(dtypes(T: half), block = split::THREADS, no_spills, programmatic)]
+pub unsafe fn linear_sum<T: Half>(
+    pieces: *const f32,
+    y: *mut T,
+    sums: Sums,
+    bias: *const T,
+    residual: *const T,
+    residual_stride: u64,
+    activation: u32,
+) {
+    let Some(Four { row, column, sum }) = Four::of(pieces, &sums) else { return };
+    let left = sums.n.saturating_sub(column);
+    let read = |from: *const T, row: u64| {
+        let first = from.wrapping_add(row as usize + column as usize);
+        if from.is_null() { [0.0; 4] } else { split::load(first, left) }
+    };
+    let (bias, residual) = (read(bias, 0), read(residual, row * residual_stride));
+    let x = [[sum[0] + bias[0], sum[1] + bias[1]], [sum[2] + bias[2], sum[3] + bias[3]]];
+    let [[[a, b], [c, d]]] = Activation::of(activation).apply([x]);
+    let y = y.wrapping_add((row * sums.ldc) as usize + column as usize);
+    split::store(y, left, [a + residual[0], b + residual[1], c + residual[2], d + residual[3]]);
 }

@@ -29,6 +29,8 @@ pub(crate) struct Shape {
     pub(crate) in_sectors: [bool; 2],
 }
 
+/// Bytes of an element of an operand.
+pub(crate) const BYTES: u64 = 2;
 /// A launch, with the first loads and the last stores, in microseconds.
 const LAUNCH: f64 = 4.7;
 /// A column of a tile in a stage: 4 clocks, at the 1.6 GHz that power allows.
@@ -87,7 +89,7 @@ impl Shape {
             Tiles::Pieces(columns) | Tiles::SwappedPieces(columns) => {
                 depth = plan::piece(multiprocessors, [m, n], k, columns);
                 products = k.div_ceil(depth);
-                sum = SUM + 4.0 * f64::from(m) * f64::from(n) * f64::from(products) / SUMMED;
+                sum = self.added(products);
                 [BLOCK_M, columns]
             }
         };
@@ -108,6 +110,12 @@ impl Shape {
         LAUNCH + (busy.powi(4) + (loaded + zeros).powi(4) + self.read().powi(4)).sqrt().sqrt() + sum
     }
 
+    /// The microseconds of a launch that adds so many pieces.
+    pub(crate) fn added(&self, pieces: u32) -> f64 {
+        let [_, m, n, _] = self.sizes.map(f64::from);
+        SUM + 4.0 * m * n * f64::from(pieces) / SUMMED
+    }
+
     /// The microseconds that it takes by the clusters of four that cut k, if it has few rows or columns.
     pub(crate) fn quarters(&self) -> f64 {
         let [_, m, n, k] = self.sizes;
@@ -116,10 +124,10 @@ impl Shape {
         LAUNCH + (f64::from(k.div_ceil(BLOCK_K)) * step).hypot(self.read())
     }
 
-    /// The microseconds in which memory delivers both operands, of 16 bits.
+    /// The microseconds in which memory delivers both operands.
     fn read(&self) -> f64 {
         let [batch, m, n, k] = self.sizes.map(f64::from);
-        2.0 * batch * (m + n) * k / MEMORY
+        BYTES as f64 * batch * (m + n) * k / MEMORY
     }
 }
 

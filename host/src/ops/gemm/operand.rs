@@ -113,6 +113,7 @@ pub(super) fn fits_hopper(device: &DeviceInfo, case: &Case, dtype: DType, names:
 }
 
 /// An operand: a view with its layout.
+#[derive(Clone, Copy)]
 pub(super) struct Operand<'a, T> {
     pub(super) rows: View<'a, T>,
     pub(super) layout: OperandLayout,

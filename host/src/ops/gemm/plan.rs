@@ -1,7 +1,7 @@
-//! Selects the kernel of a product and the tile width of the Hopper path, unless `warpsmith tune` has found a faster one.
+//! Selects the kernel of a product of few rows or columns, and what `warpsmith tune` has found faster than what is planned.
 
 use gpu_kernels::ops::gemm::Problem;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, BLOCK_M, BLOCK_N, CLUSTER, SWAPPED, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, BLOCK_M, CLUSTER, SWAPPED, WIDTHS};
 use gpu_kernels::ops::gemm::gemm::{pairs, ring, skinny, thin};
 
 use super::operand::{Major, OperandLayout};
@@ -35,26 +35,6 @@ fn letter(layout: &OperandLayout) -> char {
         (None, Some(Major::Mn)) => 'N',
         (None, None) => '-',
     }
-}
-
-/// The fixed cost of a tile, expressed in columns.
-///
-/// By count of operations and bytes, a stage of n columns keeps the tensor cores busy for 4·n clocks, and shared memory, at 128 bytes per
-/// clock, for 3·n + 256: 16 KiB and n·128 bytes come in, and each of two warpgroups reads 8 KiB and n·128 bytes. Below 256
-/// columns the latter is longer, and it equals 3·(n + 85). For the products that `warpsmith tune` timed on an H100 and an H200
-/// (squares from 512 to 4096 and the production shapes), any value from 64 to 128 gives the best choices on both: with 32, five
-/// waves of narrow tiles are preferred to three of wide ones, which take a fifth less. For products of 16 bits there is a
-/// [model](super::cost) with more kinds of tiles.
-const STEP: usize = 80;
-
-/// The number of columns, among `widths` from the widest on, of the tiles for products of `[batch, m, n]` results.
-///
-/// Tiles are distributed to the multiprocessors in waves, and the time of a wave is the width of its tiles plus a constant.
-/// Wider tiles read less for each result, so of two widths that take the same time the wider is better; but a narrower one may
-/// fill its last wave better, or a first wave that has room for more tiles.
-pub(crate) fn columns(multiprocessors: u32, sizes: [usize; 3], widths: &[u32]) -> u32 {
-    // Of several equal ones `min_by_key` returns the first, which is the widest.
-    widths.iter().copied().min_by_key(|width| time(multiprocessors, sizes, *width)).unwrap_or(BLOCK_N)
 }
 
 /// The number of columns of tiles for a product of many rows and few columns, `[m, n]`, if tiles are better than cutting along
@@ -147,29 +127,8 @@ pub(crate) fn leaves_half_empty(multiprocessors: u32, [m, n]: [usize; 2]) -> boo
     (17..=skinny::MOST_ALONE as usize).contains(&m.min(n)) && blocks <= multiprocessors as usize / 2
 }
 
-/// The time of `[batch, m, n]` results, in columns of tiles of [`BLOCK_M`] rows per block and `columns` columns.
-fn time(multiprocessors: u32, [batch, m, n]: [usize; 3], columns: u32) -> usize {
-    let tiles = m.div_ceil((CLUSTER * BLOCK_M) as usize) * n.div_ceil(columns as usize);
-    let waves = tiles.saturating_mul(batch).div_ceil((multiprocessors / CLUSTER).max(1) as usize);
-    waves.saturating_mul(columns as usize + STEP)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::WIDTHS;
-
-    #[test]
-    fn tiles_are_as_wide_as_fills_waves() {
-        let columns = |multiprocessors, sizes| super::columns(multiprocessors, sizes, &WIDTHS);
-        let square = |n| columns(132, [1, n, n]);
-        // 6 × 8 tiles of 192 columns are one wave, as are 6 × 6 of 256.
-        assert_eq!([1024, 1216, 1440, 2048, 2432, 4096, 8192].map(square), [64, 128, 192, 256, 192, 256, 256]);
-        // Three waves of 256 are preferred to five of 128, and four to five of 192.
-        assert_eq!([3096, 3608].map(square), [256, 256]);
-        assert_eq!(columns(132, [0, 0, 0]), 256);
-        assert_eq!(columns(1, [usize::MAX, 1 << 31, 1 << 31]), 256);
-    }
-
     #[test]
     fn few_columns_fill_one_tile_of_many_rows() {
         let columns = |m, n| super::of_few_columns(132, [m, n]);

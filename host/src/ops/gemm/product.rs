@@ -4,8 +4,10 @@ use cuda_std::launch::{DevicePtr, DevicePtrMut, TensorMap};
 use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
+use super::cost::Tiles;
+use super::gemm::Facts;
 use super::operand::{self, Major, Operand, Tiling};
-use super::{note_work, plan, sizes};
+use super::{note_work, sizes};
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Bound, OpInfo};
 use crate::runtime::dtype::{Dtype, Float};
@@ -20,8 +22,6 @@ pub(super) enum Path {
     Fastest,
     /// TMA and wgmma.
     Hopper,
-    /// The same with operands swapped.
-    Swapped,
     /// mma.sync.
     Mma,
 }
@@ -30,10 +30,10 @@ pub(super) enum Path {
 pub(super) struct Problem<'a, A, B, C> {
     info: &'static OpInfo,
     names: [&'static str; 3],
-    a: Operand<'a, A>,
-    b: Operand<'a, B>,
-    c: ViewMut<'a, C>,
-    sizes: gk::Problem,
+    pub(super) a: Operand<'a, A>,
+    pub(super) b: Operand<'a, B>,
+    pub(super) c: ViewMut<'a, C>,
+    pub(super) sizes: gk::Problem,
     /// The number of products that a launch computes.
     count: u32,
     /// The number of tiles of the path for every GPU.
@@ -108,80 +108,87 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         [&self.a.layout, &self.b.layout].iter().all(|layout| layout.fits_tma() == Some(Major::K))
     }
 
-    /// Whether operands can be swapped on the Hopper path: TMA stores C.
-    fn fits_swapped(&self) -> bool {
-        self.fits_hopper() && operand::store(&self.c, &self.sizes) != hopper::DIRECT
+    /// What decides how it is computed.
+    pub(super) fn facts(&self) -> Facts {
+        let gk::Problem { batch, m, n, k, .. } = self.sizes;
+        let operands = [self.a.layout, self.b.layout];
+        Facts { sizes: [batch, m, n, k], operands, c: C::DTYPE, store: operand::store(&self.c, &self.sizes) }
     }
 
-    /// The path and the columns of its tiles (or rows, with operands swapped): the one among `named` that tuning found fastest,
-    /// if it takes the operands; else a path that takes them, with tiles that best fill waves of the device's multiprocessors.
-    pub(super) fn choice(&self, stream: &Stream, named: &[(&str, (Path, u32))]) -> Result<(Path, u32)> {
-        let (dtypes, layout) = ([A::DTYPE, B::DTYPE, C::DTYPE], [&self.a.layout, &self.b.layout]);
-        let is_hopper = stream.device().supports_hopper();
-        let takes = |path| match path {
-            Path::Mma => true,
-            Path::Swapped => is_hopper && self.fits_swapped(),
-            _ => is_hopper && self.fits_hopper(),
-        };
-        let tuned =
-            plan::tuned(stream, self.info, dtypes, &self.sizes, layout, named)?.filter(|(path, _)| takes(*path));
-        Ok(tuned.unwrap_or_else(|| {
-            let [m, n] = [self.sizes.m, self.sizes.n].map(|size| size as usize);
-            let of = stream.device().info().multiprocessors;
-            // Independent of the number of tiles: nothing here cuts k, and without swapping most of a tile of 256 rows would
-            // stay empty.
-            let swapped = plan::of_few_rows(of, [m, n]).filter(|_| takes(Path::Swapped));
-            let planned = || (Path::Fastest, plan::columns(of, [1, m, n], &hopper::WIDTHS));
-            swapped.map_or_else(planned, |(rows, _)| (Path::Swapped, rows))
-        }))
+    /// Whether all tensors are on the stream's device.
+    pub(super) fn require_devices(&self, stream: &Stream) -> Result<()> {
+        let [of_a, of_b, of_c] = self.names;
+        stream.require_devices(self.info.name, &[(of_a, &self.a.rows), (of_b, &self.b.rows), (of_c, &self.c)])
     }
 
-    /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, and which takes swapped operands as well, or
-    /// `mma`, with a flag that tells whether operands can be read in packs.
+    /// Launches one of the kernels: `hopper`, whose tiles have `block_n` columns, or `mma`, with a flag that tells whether operands
+    /// can be read in packs.
     pub(super) fn launch(
-        mut self,
+        self,
         stream: &Stream,
         path: Path,
         block_n: u32,
         hopper: impl FnOnce(u32, HopperArgs<C>) -> Result<()>,
         mma: impl FnOnce(u32, bool, MmaArgs<A, B, C>) -> Result<()>,
     ) -> Result<()> {
-        let [of_a, of_b, of_c] = self.names;
-        stream.require_devices(self.info.name, &[(of_a, &self.a.rows), (of_b, &self.b.rows), (of_c, &self.c)])?;
         let fits = self.fits_hopper();
-        if path == Path::Hopper && !fits {
-            let [a, b, _] = self.names;
-            let wanted = format!("rows of {a} and {b} that are not empty and lie at multiples of 16 bytes");
-            return Err(self.info.param_error("variant", "hopper", wanted));
+        match path {
+            Path::Hopper if !fits => {
+                let [a, b, _] = self.names;
+                let wanted = format!("rows of {a} and {b} that are not empty and lie at multiples of 16 bytes");
+                Err(self.info.param_error("variant", "hopper", wanted))
+            }
+            Path::Hopper => self.launch_tiles(stream, Tiles::Columns(block_n), hopper),
+            Path::Fastest if fits && stream.device().supports_hopper() => {
+                self.launch_tiles(stream, Tiles::Columns(block_n), hopper)
+            }
+            _ => self.launch_mma(stream, mma),
         }
-        if path == Path::Swapped && !self.fits_swapped() {
-            let [a, b, c] = self.names;
-            let wanted = format!("rows of {a}, {b} and {c} that are not empty and lie at multiples of 16 bytes");
-            return Err(self.info.param_error("variant", "swapped", wanted));
+    }
+
+    /// Launches the kernel of such tiles, of whole products.
+    pub(super) fn launch_tiles(
+        mut self,
+        stream: &Stream,
+        tiles: Tiles,
+        hopper: impl FnOnce(u32, HopperArgs<C>) -> Result<()>,
+    ) -> Result<()> {
+        self.require_devices(stream)?;
+        if self.blocks.is_none() {
+            return Ok(());
         }
+        let gk::Problem { m, n, k, batch, .. } = self.sizes;
+        let operands = (&self.a, &self.b);
+        let (Tiling { maps: [a, b, c_map], store, grid }, sizes) = match tiles {
+            Tiles::Swapped(rows) => {
+                let tiling = Tiling::swapped(stream, operands, &mut self.c, &self.sizes, rows)?;
+                (tiling, operand::swapped(&self.sizes))
+            }
+            _ => {
+                let block_n = if let Tiles::Columns(columns) = tiles { columns } else { hopper::BLOCK_N };
+                // The blocks of a pair load half of the columns of one matrix each, or all of one of two.
+                let columns = if self.count == 2 { block_n } else { operand::half(block_n, Major::K) };
+                let (majors, loaded) = ([Major::K; 2], [hopper::BLOCK_M, columns]);
+                let tiles = operand::tiles([m, n], batch, [hopper::BLOCK_M, block_n]);
+                (Tiling::of(stream, operands, majors, &mut self.c, &self.sizes, loaded, tiles)?, self.sizes)
+            }
+        };
+        let c = self.c.ptr_mut(stream)?;
+        note_work(Bound::Tensor(A::DTYPE), [self.count, m, n, k]);
+        hopper(grid, (a, b, c_map, c, sizes, store))
+    }
+
+    /// Launches the kernel for every GPU.
+    pub(super) fn launch_mma(
+        mut self,
+        stream: &Stream,
+        mma: impl FnOnce(u32, bool, MmaArgs<A, B, C>) -> Result<()>,
+    ) -> Result<()> {
+        self.require_devices(stream)?;
         let Some(blocks) = self.blocks else { return Ok(()) };
-        let gk::Problem { m, n, k, .. } = self.sizes;
-        let work = [self.count, m, n, k];
-        if path == Path::Swapped {
-            let Tiling { maps: [b, a, c_map], store, grid } =
-                Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, block_n)?;
-            let c = self.c.ptr_mut(stream)?;
-            note_work(Bound::Tensor(A::DTYPE), work);
-            return hopper(grid, (b, a, c_map, c, operand::swapped(&self.sizes), store));
-        }
-        if path == Path::Hopper || path == Path::Fastest && fits && stream.device().supports_hopper() {
-            // The blocks of a pair load half of the columns of one matrix each, or all of one of two.
-            let columns = if self.count == 2 { block_n } else { operand::half(block_n, Major::K) };
-            let (majors, loaded) = ([Major::K; 2], [hopper::BLOCK_M, columns]);
-            let tiles = operand::tiles([m, n], self.sizes.batch, [hopper::BLOCK_M, block_n]);
-            let Tiling { maps: [a, b, c_map], store, grid } =
-                Tiling::of(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, loaded, tiles)?;
-            let c = self.c.ptr_mut(stream)?;
-            note_work(Bound::Tensor(A::DTYPE), work);
-            return hopper(grid, (a, b, c_map, c, self.sizes, store));
-        }
         let (a, b, c) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?, self.c.ptr_mut(stream)?);
-        note_work(Bound::Tensor(A::DTYPE), work);
+        let gk::Problem { m, n, k, .. } = self.sizes;
+        note_work(Bound::Tensor(A::DTYPE), [self.count, m, n, k]);
         mma(blocks, self.is_packed(), (a, b, c, self.sizes))
     }
 }

@@ -240,7 +240,7 @@ impl Activation {
     /// Applies the activation to all sums. The branch is taken once for all of them: a branch for each would prevent
     /// their latencies from overlapping.
     #[inline(always)]
-    fn apply<const N: usize>(self, x: [Four<f32>; N]) -> [Four<f32>; N] {
+    pub(super) fn apply<const N: usize>(self, x: [Four<f32>; N]) -> [Four<f32>; N] {
         if self.is_curved {
             each(|i, half, e| times_sigmoid(x[i][half][e], self.exponent))
         } else {

@@ -58,13 +58,9 @@ pub struct Sums {
     pub n: u32,
     /// Packs of a row of a piece.
     pub packs: u32,
-    /// Factor of the sum.
-    pub alpha: f32,
-    /// Factor of what C holds.
-    pub beta: f32,
 }
 
-// SAFETY: a u64 and 6 four-byte numbers: no padding, alignment 8.
+// SAFETY: a u64 and 4 four-byte numbers: no padding, alignment 8.
 unsafe impl Fields for Sums {}
 
 /// C = α·(the sum of the pieces) + β·C; α times `scale`, unless that is null.
@@ -73,43 +69,84 @@ unsafe impl Fields for Sums {}
 /// `pieces` is valid for reads of the pieces and `c` for reads and writes of its elements; `scale` is null or valid for a read. There are pieces and packs, and a
 /// thread for each pack of a piece.
 #[kernel(dtypes(C: float), block = THREADS, no_spills, programmatic)]
-pub unsafe fn gemm_sum<C: Element>(pieces: *const f32, c: *mut C, scale: *const f32, sums: Sums) {
-    let Sums { ldc, m, n, packs, alpha, beta, .. } = sums;
-    let index = u64::from(thread::block_idx_x()) * u64::from(THREADS) + u64::from(thread::thread_idx_x());
-    let packs = NonZeroU64::MIN.saturating_add(u64::from(packs) - 1);
-    let (row, column) = (index / packs, (index % packs) as u32 * COLUMNS);
-    if row >= u64::from(m) {
-        return;
-    }
-    let apart = (u64::from(m) * packs.get() * u64::from(COLUMNS)) as usize;
-    let mut from = pieces.add((index * u64::from(COLUMNS)) as usize);
-    let mut sum = [0.0f32; COLUMNS as usize];
-    let mut left = sums.pieces;
-    while left > 0 {
-        let ahead: [_; AHEAD as usize] = array::from_fn(|i| {
-            let is_needed = (i as u32) < left;
-            if is_needed { Pack::<f32, 4>::load(from.wrapping_add(i * apart)).0 } else { [0.0; 4] }
-        });
-        for piece in ahead {
-            sum = array::from_fn(|i| sum[i] + piece[i]);
-        }
-        from = from.wrapping_add(AHEAD as usize * apart);
-        left = left.saturating_sub(AHEAD);
-    }
+pub unsafe fn gemm_sum<C: Element>(
+    pieces: *const f32,
+    c: *mut C,
+    scale: *const f32,
+    sums: Sums,
+    alpha: f32,
+    beta: f32,
+) {
+    let Some(Four { row, column, sum }) = Four::of(pieces, &sums) else { return };
     let factor = Factor::of(alpha, scale).factor();
-    let to = c.wrapping_add((row * ldc) as usize + column as usize);
-    let is_whole = column + COLUMNS <= n && (to as usize).is_multiple_of(size_of::<C>() * COLUMNS as usize);
-    let result =
-        |i: usize, held: f32| if beta == 0.0 { factor * sum[i] } else { math::fma(beta, held, factor * sum[i]) };
-    if is_whole {
-        let held = if beta == 0.0 { [0.0; 4] } else { Pack::<C, 4>::load(to).to_f32() };
-        Pack::<C, 4>::from_f32(array::from_fn(|i| result(i, held[i]))).store(to);
-    } else {
-        for i in 0..COLUMNS as usize {
-            if column + (i as u32) < n {
-                let to = to.wrapping_add(i);
-                *to = C::from_f32(result(i, if beta == 0.0 { 0.0 } else { (*to).to_f32() }));
+    let to = c.wrapping_add((row * sums.ldc) as usize + column as usize);
+    let left = sums.n.saturating_sub(column);
+    let held = if beta == 0.0 { [0.0; 4] } else { load(to, left) };
+    let result = |i: usize| if beta == 0.0 { factor * sum[i] } else { math::fma(beta, held[i], factor * sum[i]) };
+    store(to, left, array::from_fn(result));
+}
+
+/// The sums of a thread, in neighbouring columns of a row.
+pub(in super::super) struct Four {
+    pub(in super::super) row: u64,
+    /// The first, which may be behind those of C.
+    pub(in super::super) column: u32,
+    pub(in super::super) sum: [f32; COLUMNS as usize],
+}
+
+impl Four {
+    /// Adds the thread's part of the pieces, if it has one.
+    #[inline(always)]
+    pub(in super::super) unsafe fn of(pieces: *const f32, sums: &Sums) -> Option<Self> {
+        let index = u64::from(thread::block_idx_x()) * u64::from(THREADS) + u64::from(thread::thread_idx_x());
+        let packs = NonZeroU64::MIN.saturating_add(u64::from(sums.packs) - 1);
+        let (row, column) = (index / packs, (index % packs) as u32 * COLUMNS);
+        if row >= u64::from(sums.m) {
+            return None;
+        }
+        let apart = (u64::from(sums.m) * packs.get() * u64::from(COLUMNS)) as usize;
+        let mut from = pieces.add((index * u64::from(COLUMNS)) as usize);
+        let mut sum = [0.0f32; COLUMNS as usize];
+        let mut left = sums.pieces;
+        while left > 0 {
+            let ahead: [_; AHEAD as usize] = array::from_fn(|i| {
+                let is_needed = (i as u32) < left;
+                if is_needed { Pack::<f32, 4>::load(from.wrapping_add(i * apart)).0 } else { [0.0; 4] }
+            });
+            for piece in ahead {
+                sum = array::from_fn(|i| sum[i] + piece[i]);
             }
+            from = from.wrapping_add(AHEAD as usize * apart);
+            left = left.saturating_sub(AHEAD);
+        }
+        Some(Self { row, column, sum })
+    }
+}
+
+/// Whether there are [`COLUMNS`] elements, of `left`, at a multiple of their size.
+#[inline(always)]
+fn is_whole<T>(at: *const T, left: u32) -> bool {
+    left >= COLUMNS && (at as usize).is_multiple_of(size_of::<T>() * COLUMNS as usize)
+}
+
+/// Four neighbouring elements, with zeros behind the `left` that there are.
+#[inline(always)]
+pub(in super::super) unsafe fn load<T: Element>(from: *const T, left: u32) -> [f32; COLUMNS as usize] {
+    if is_whole(from, left) {
+        return Pack::<T, 4>::load(from).to_f32();
+    }
+    array::from_fn(|i| if (i as u32) < left { (*from.wrapping_add(i)).to_f32() } else { 0.0 })
+}
+
+/// Stores the first `left` of four neighbouring elements.
+#[inline(always)]
+pub(in super::super) unsafe fn store<T: Element>(to: *mut T, left: u32, values: [f32; COLUMNS as usize]) {
+    if is_whole(to, left) {
+        return Pack::<T, 4>::from_f32(values).store(to);
+    }
+    for (i, value) in values.into_iter().enumerate() {
+        if (i as u32) < left {
+            *to.wrapping_add(i) = T::from_f32(value);
         }
     }
 }

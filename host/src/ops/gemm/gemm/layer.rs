@@ -4,10 +4,11 @@ use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use half::bf16;
 
 use super::super::operand::{layout, store_of_case};
+use super::super::sizes;
 use super::operator::{joined, kernels};
-use super::path::Path;
+use super::path::{Facts, Path};
 use super::problem::Problem;
-use super::variants::{CaseProduct, Product, variants};
+use super::variants::{Product, variants};
 use crate::ops::model::*;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::Result;
@@ -86,10 +87,10 @@ static INFO: OpInfo = OpInfo {
 };
 
 impl Product for GemmBf16 {
-    fn of_case(case: &Case) -> Result<CaseProduct> {
+    fn of_case(case: &Case) -> Result<Facts> {
         let [m, n, k] = case.dims(["m", "n", "k"])?;
-        Ok(CaseProduct {
-            sizes: [1, m, n, k],
+        Ok(Facts {
+            sizes: sizes(&INFO, [("a", 1), ("a", m), ("b", n), ("a", k)])?,
             operands: [("a", m), ("b", n)].map(|(name, rows)| layout(case, name, case.dtype, &[rows, k], false)),
             c: case.dtype,
             store: store_of_case(case, "c", case.dtype, &[m, n], 0.0),

@@ -14,7 +14,9 @@ pub use operator::{GEMM, GEMM_TO_F32, Gemm};
 pub(super) use operator::{joined, kernels};
 #[cfg(feature = "check")]
 pub(crate) use padded::WORTH as WORTH_COPYING;
+pub(super) use path::{Facts, Path};
 pub use problem::Scalar;
+pub(super) use split::{Pieces, pieces};
 
 use cuda_std::float::Half;
 

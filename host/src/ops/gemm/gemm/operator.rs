@@ -12,9 +12,10 @@ use gpu_kernels::ops::gemm::gemm::thin::GEMM_THIN;
 use half::{bf16, f16};
 
 use super::super::operand::{layout, store_of_case};
-use super::path::Path;
+use super::super::sizes;
+use super::path::{Facts, Path};
 use super::problem::{Problem, Scalar, Shapes};
-use super::variants::{CaseProduct, Product, variants};
+use super::variants::{Product, variants};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -133,11 +134,11 @@ fn of_c(case: &Case) -> DType {
 }
 
 impl Product for Gemm {
-    fn of_case(case: &Case) -> Result<CaseProduct> {
+    fn of_case(case: &Case) -> Result<Facts> {
         let [batch, m, n, k] = case.dims(["batch", "m", "n", "k"])?;
         let (a, b, c) = (shape(batch, [m, k]), shape(batch, [k, n]), shape(batch, [m, n]));
-        Ok(CaseProduct {
-            sizes: [batch, m, n, k],
+        Ok(Facts {
+            sizes: sizes(case.params.info(), [("a", batch), ("a", m), ("b", n), ("a", k)])?,
             operands: [layout(case, "a", case.dtype, &a, false), layout(case, "b", case.dtype, &b, true)],
             c: of_c(case),
             store: store_of_case(case, "c", of_c(case), &c, case.params.f32("beta")?),

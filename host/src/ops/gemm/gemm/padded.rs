@@ -4,7 +4,8 @@ use cuda_std::float::{Element, Half};
 use cuda_std::launch::{DevicePtr, DevicePtrMut};
 use gpu_kernels::ops::gemm::gemm::pad::{GemmPad, Lines, WARPS};
 
-use super::super::operand::{Major, Operand, OperandLayout, gains_from_copies};
+use super::super::operand::{Major, Operand, OperandLayout};
+use super::path::Path;
 use super::problem::Problem;
 use crate::ops::elementwise::grid;
 use crate::ops::model::OpInfo;
@@ -20,10 +21,6 @@ pub(crate) const WORTH: [u64; 2] = [1 << 28, 128];
 /// Alignment in bytes of the lines of the copies: what TMA loads of a line then lies in one line of L2, not in parts of two.
 /// 1793³ takes 36 µs instead of 41.
 const LINE: u64 = 128;
-
-/// Why the path rejects a problem.
-const WANTED: &str =
-    "operands with adjacent elements along one dimension, of which one does not lie at multiples of 16 bytes";
 
 /// Memory for a copy of an operand in the same order, with its rows or columns at multiples of 16 bytes.
 struct Copied<T> {
@@ -87,28 +84,9 @@ fn copy<T: Float>(
 }
 
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
-    /// Whether copies are worth their cost.
-    pub(super) fn is_worth_padding(&self) -> bool {
-        let [least, side] = WORTH;
-        let [m, n, k, batch] = [self.sizes.m, self.sizes.n, self.sizes.k, self.sizes.batch].map(u64::from);
-        self.fits_padded() && m.min(n) >= side && m * n >= (least / (k * batch).max(1)).max(1)
-    }
-
-    /// Whether an operand needs a copy, and the copies can be read in packs.
-    pub(super) fn fits_padded(&self) -> bool {
-        gains_from_copies([&self.a.layout, &self.b.layout])
-    }
-
     /// Copies misaligned operands, then takes the path for operands in packs. Without memory for the copies it takes the path
     /// for any strides.
     pub(super) fn launch_padded(self, stream: &Stream) -> Result<()> {
-        if !self.fits_padded() {
-            return Err(self.info.param_error("variant", "padded", WANTED));
-        }
-        // An empty batch has no matrix to copy.
-        if self.sizes.batch == 0 {
-            return Ok(());
-        }
         let copies = Copied::of(stream, &self.a).and_then(|a| Ok([a, Copied::of(stream, &self.b)?]));
         let mut copies = match copies {
             Err(Error::OutOfMemory { .. }) => return self.launch_mma(stream),
@@ -123,11 +101,9 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         let mut sizes = self.sizes;
         (sizes.a, sizes.b) = (a.layout.strides, b.layout.strides);
         let problem = Problem { a, b, sizes, ..self };
-        match problem.fits_hopper() {
-            Some(_) if stream.device().supports_hopper() => {
-                let tiles = problem.tiles(stream);
-                problem.launch_by_tiles(stream, tiles)
-            }
+        let facts = problem.facts();
+        match facts.fits_hopper() {
+            Some(_) if stream.device().supports_hopper() => problem.launch_by(stream, Path::Tiles(facts.tiles(stream))),
             _ => problem.launch_mma(stream),
         }
     }

@@ -1,27 +1,24 @@
-//! The kernels that compute a product, by the names of their variants, and which of them is picked.
+//! The kernels that compute a product, and which of them is picked.
 
 use core::iter;
 
-use cuda_std::float::{Element, Half};
-use gpu_kernels::ops::gemm as gk;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_N, SWAPPED};
+use gpu_kernels::ops::gemm::gemm::hopper::{self, BLOCK_K, BLOCK_N, SWAPPED};
 use gpu_kernels::ops::gemm::gemm::{pairs, skinny, thin};
 
-use super::super::cost::Shape;
 use super::super::cost::Tiles::{self, Columns, Pieces, Swapped, SwappedPieces, Tall};
-use super::super::operand::OperandLayout;
+use super::super::cost::{self, Shape};
+use super::super::operand::{Major, OperandLayout, gains_from_copies};
 use super::super::plan;
-use super::problem::Problem;
-use crate::runtime::dtype::Float;
-use crate::runtime::error::Result;
+use super::padded;
+use crate::runtime::dtype::DType;
 use crate::runtime::stream::Stream;
 
 /// What L2 reads of memory at a time, in bytes.
 const SECTOR: u64 = 32;
 
 /// Which kernel computes a product.
-#[derive(Clone, Copy)]
-pub(super) enum Path {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Path {
     /// Clusters of four blocks that split k.
     Skinny,
     /// The same, each block with a multiprocessor to itself.
@@ -32,72 +29,135 @@ pub(super) enum Path {
     Thin(u32),
     /// Tiles, each by a cluster.
     Tiles(Tiles),
+    /// One of these after copies of operands.
     Padded,
+    /// mma.sync.
     Mma,
 }
 
 impl Path {
-    /// The variants' names.
-    pub(super) const NAMED: [(&'static str, Self); 34] = [
-        ("skinny", Self::Skinny),
-        ("skinny_alone", Self::SkinnyAlone),
-        ("skinny_pairs", Self::Pairs),
-        ("thin", Self::Thin(32)),
-        ("thin_64", Self::Thin(64)),
-        ("hopper", Self::Tiles(Columns(256))),
-        ("hopper_208", Self::Tiles(Columns(208))),
-        ("hopper_192", Self::Tiles(Columns(192))),
-        ("hopper_160", Self::Tiles(Columns(160))),
-        ("hopper_144", Self::Tiles(Columns(144))),
-        ("hopper_128", Self::Tiles(Columns(128))),
-        ("hopper_96", Self::Tiles(Columns(96))),
-        ("hopper_64", Self::Tiles(Columns(64))),
-        ("hopper_tall", Self::Tiles(Tall)),
-        ("swapped_208", Self::Tiles(Swapped(208))),
-        ("swapped_192", Self::Tiles(Swapped(192))),
-        ("swapped_160", Self::Tiles(Swapped(160))),
-        ("swapped_144", Self::Tiles(Swapped(144))),
-        ("swapped_128", Self::Tiles(Swapped(128))),
-        ("swapped_96", Self::Tiles(Swapped(96))),
-        ("swapped_64", Self::Tiles(Swapped(64))),
-        ("split", Self::Tiles(Pieces(256))),
-        ("split_192", Self::Tiles(Pieces(192))),
-        ("split_128", Self::Tiles(Pieces(128))),
-        ("split_64", Self::Tiles(Pieces(64))),
-        ("split_swapped_208", Self::Tiles(SwappedPieces(208))),
-        ("split_swapped_192", Self::Tiles(SwappedPieces(192))),
-        ("split_swapped_160", Self::Tiles(SwappedPieces(160))),
-        ("split_swapped_144", Self::Tiles(SwappedPieces(144))),
-        ("split_swapped_128", Self::Tiles(SwappedPieces(128))),
-        ("split_swapped_96", Self::Tiles(SwappedPieces(96))),
-        ("split_swapped_64", Self::Tiles(SwappedPieces(64))),
-        ("padded", Self::Padded),
-        ("mma", Self::Mma),
-    ];
+    /// What it requires of a product.
+    pub(super) fn wants(self) -> String {
+        const TMA: &str =
+            "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
+        const ALONG_K: &str = "k > 0, and rows of a and columns of b contiguous and at multiples of 16 bytes";
+        let few = |most: u32| format!("{ALONG_K}, one product of at most {most} rows or columns");
+        match self {
+            Self::Skinny => few(skinny::MOST),
+            Self::SkinnyAlone => few(skinny::MOST_ALONE),
+            Self::Pairs => few(pairs::MOST),
+            Self::Thin(rows) => few(thin::most(rows)),
+            Self::Tiles(Columns(columns)) if !hopper::WIDTHS.contains(&columns) => {
+                format!("{TMA}, elements of a adjacent along k, and for 208 and 144 columns c in the type of a and b")
+            }
+            Self::Tiles(Columns(_) | Tall) => TMA.into(),
+            Self::Tiles(Swapped(_)) => {
+                format!("{ALONG_K}, rows of c at such multiples too, and beta 0, or 1 for c in f32")
+            }
+            Self::Tiles(Pieces(_)) => format!("one product, k above {BLOCK_K}, {TMA}"),
+            Self::Tiles(SwappedPieces(_)) => format!("one product, k above {BLOCK_K}, {ALONG_K}"),
+            Self::Padded => {
+                "operands with adjacent elements along one dimension, of which one does not lie at multiples of 16 bytes"
+                    .into()
+            }
+            Self::Mma => "anything".into(),
+        }
+    }
 }
 
-impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
-    /// The path that tuning found fastest, if it takes the problem.
-    pub(super) fn tuned(&self, stream: &Stream) -> Result<Option<Path>> {
-        let (dtypes, layout) = ([T::DTYPE, T::DTYPE, C::DTYPE], [&self.a.layout, &self.b.layout]);
-        let path = plan::tuned(stream, self.info, dtypes, &self.sizes, layout, &Path::NAMED)?;
-        let Some(path) = path else { return Ok(None) };
-        let hopper = stream.device().supports_hopper();
-        let takes = match path {
+/// What decides how a product is computed: its sizes, and how its matrices lie.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Facts {
+    /// `[batch, m, n, k]`.
+    pub(in super::super) sizes: [u32; 4],
+    /// The layouts of A, by rows, and of B, by columns.
+    pub(in super::super) operands: [OperandLayout; 2],
+    /// The type of C, and how tiles are stored in it.
+    pub(in super::super) c: DType,
+    pub(in super::super) store: u32,
+}
+
+impl Facts {
+    /// The order of the operands if TMA takes them. With k = 0, a tile would never be loaded.
+    pub(in super::super) fn fits_hopper(&self) -> Option<[Major; 2]> {
+        let [_, m, n, _] = self.sizes;
+        let [a, b] = &self.operands;
+        (m > 0 && n > 0).then_some(())?;
+        Some([a.fits_tma()?, b.fits_tma()?])
+    }
+
+    /// Whether operands can be swapped: they are contiguous along k, and TMA stores C. From registers, columns of the sums
+    /// would be written, and read if β requires it, one element of a row at a time.
+    pub(in super::super) fn fits_swapped(&self) -> bool {
+        self.is_along_k() && self.store != hopper::DIRECT
+    }
+
+    fn is_along_k(&self) -> bool {
+        self.fits_hopper() == Some([Major::K; 2])
+    }
+
+    /// Whether there is one product, with at least two stages along k.
+    fn can_be_split(&self) -> bool {
+        let [batch, _, _, k] = self.sizes;
+        batch == 1 && k > BLOCK_K
+    }
+
+    /// Whether clusters can take the product, with at most `most` vectors.
+    fn fits_skinny(&self, most: u32) -> bool {
+        let [batch, m, n, _] = self.sizes;
+        batch == 1 && (1..=most).contains(&m.min(n)) && self.is_along_k()
+    }
+
+    /// Whether an operand needs a copy, and the copies can be read in packs.
+    fn fits_padded(&self) -> bool {
+        let [a, b] = &self.operands;
+        gains_from_copies([a, b])
+    }
+
+    /// Whether copies are worth their cost.
+    pub(in super::super) fn is_worth_padding(&self) -> bool {
+        let [least, side] = padded::WORTH;
+        let [batch, m, n, k] = self.sizes.map(u64::from);
+        self.fits_padded() && m.min(n) >= side && m * n >= (least / (k * batch).max(1)).max(1)
+    }
+
+    /// The numbers of columns that tiles can have.
+    fn widths(&self) -> &'static [u32] {
+        match (self.fits_hopper(), self.c.size()) {
+            (Some([Major::K, _]), 2) => &hopper::FINE_WIDTHS,
+            (Some([Major::K, _]), _) => &hopper::FINE_WIDTHS_F32,
+            (Some([Major::Mn, _]), _) => &hopper::WIDTHS,
+            (None, _) => &[],
+        }
+    }
+
+    /// Whether a path takes the product, on a device that has TMA and wgmma if `hopper`.
+    pub(in super::super) fn takes(&self, path: Path, hopper: bool) -> bool {
+        match path {
             Path::Skinny => hopper && self.fits_skinny(skinny::MOST),
             Path::SkinnyAlone => hopper && self.fits_skinny(skinny::MOST_ALONE),
             Path::Pairs => hopper && self.fits_skinny(pairs::MOST),
             Path::Thin(rows) => hopper && self.fits_skinny(thin::most(rows)),
-            Path::Tiles(tiles) => hopper && self.takes(tiles),
+            Path::Tiles(tiles) => hopper && self.takes_tiles(tiles),
             Path::Padded => self.fits_padded(),
             Path::Mma => true,
-        };
-        Ok(takes.then_some(path))
+        }
+    }
+
+    /// Whether C can be cut into such tiles.
+    fn takes_tiles(&self, tiles: Tiles) -> bool {
+        match tiles {
+            Columns(columns) => self.widths().contains(&columns),
+            Tall => self.fits_hopper().is_some(),
+            Swapped(_) => self.fits_swapped(),
+            Pieces(_) => self.can_be_split() && self.fits_hopper().is_some(),
+            SwappedPieces(_) => self.can_be_split() && self.is_along_k(),
+        }
     }
 
     /// On Hopper, the path for few rows or columns, unless these fill tiles; then the wgmma path, which reaches twice the speed
     /// of mma.sync.
-    pub(super) fn planned(&self, stream: &Stream) -> Path {
+    pub(in super::super) fn planned(&self, stream: &Stream) -> Path {
         match stream.device().supports_hopper() {
             true if self.fits_skinny(skinny::MOST) => self.of_few(stream),
             true if self.fits_hopper().is_some() => Path::Tiles(self.tiles(stream)),
@@ -106,29 +166,36 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
         }
     }
 
-    /// Whether C can be cut into such tiles.
-    fn takes(&self, tiles: Tiles) -> bool {
-        match tiles {
-            Columns(columns) => self.widths().contains(&columns),
-            Tall => self.fits_hopper().is_some(),
-            Swapped(_) => self.fits_swapped(),
-            Pieces(_) => self.fits_split(false),
-            SwappedPieces(_) => self.fits_split(true),
+    /// The same product into a dense matrix of f32.
+    pub(in super::super) fn in_f32(&self) -> Self {
+        Self { c: DType::F32, store: hopper::TILES, ..*self }
+    }
+
+    /// The microseconds of the planned path and of a launch that adds its pieces, or reads what it stores; none if there is
+    /// only the path for any strides, and none are counted for copies of operands, without which there is only that.
+    pub(in super::super) fn micros_of_sums(&self, stream: &Stream) -> Option<f64> {
+        let (of, shape) = (stream.device().info().multiprocessors, self.shape());
+        match self.planned(stream) {
+            Path::Mma => None,
+            Path::Padded => Some(0.0),
+            Path::Tiles(tiles @ (Pieces(_) | SwappedPieces(_))) => Some(shape.micros(of, tiles)),
+            Path::Tiles(tiles) => Some(shape.micros(of, tiles) + shape.added(1)),
+            Path::Skinny | Path::SkinnyAlone | Path::Pairs | Path::Thin(_) => Some(shape.quarters() + shape.added(1)),
         }
     }
 
     /// For few rows or columns: pieces of a long k, tiles that they fill, or clusters that share k.
     fn of_few(&self, stream: &Stream) -> Path {
-        let sizes = [self.sizes.m, self.sizes.n].map(|size| size as usize);
+        let [_, m, n, _] = self.sizes;
+        let sizes = [m, n].map(|size| size as usize);
         let of = stream.device().info().multiprocessors;
         let rows = || {
             // The path that cuts k has separate kernels for up to 16.
-            let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && self.sizes.m > 16 && self.fits_swapped();
+            let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && m > 16 && self.fits_swapped();
             plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Tiles(Swapped(rows)))
         };
-        let pieces = Tiles::of_pieces().filter(|tiles| self.takes(*tiles));
-        let shape = self.shape();
-        if let Some(tiles) = shape.fastest(of, pieces).filter(|tiles| shape.micros(of, *tiles) < shape.quarters()) {
+        let (shape, quarters) = (self.shape(), self.shape().quarters());
+        if let Some(tiles) = self.pieces(stream).filter(|tiles| shape.micros(of, *tiles) < quarters) {
             return Path::Tiles(tiles);
         }
         if let Some(rows) = plan::fills_without_cuts(of, sizes) {
@@ -146,28 +213,35 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
 
     /// The fastest tiles.
     pub(super) fn tiles(&self, stream: &Stream) -> Tiles {
-        self.fastest(stream, Tiles::of_pieces())
+        self.fastest(stream, self.whole().chain(Tiles::of_pieces())).unwrap_or(Columns(BLOCK_N))
     }
 
     /// Those of whole products, without memory for pieces.
     pub(super) fn whole_tiles(&self, stream: &Stream) -> Tiles {
-        self.fastest(stream, iter::empty())
+        self.fastest(stream, self.whole()).unwrap_or(Columns(BLOCK_N))
     }
 
-    fn fastest(&self, stream: &Stream, pieces: impl Iterator<Item = Tiles>) -> Tiles {
-        let whole = self.widths().iter().map(|columns| Columns(*columns));
-        let others = SWAPPED.map(Swapped).into_iter().chain([Tall]).chain(pieces).filter(|tiles| self.takes(*tiles));
-        let of = stream.device().info().multiprocessors;
-        self.shape().fastest(of, whole.chain(others)).unwrap_or(Columns(BLOCK_N))
+    /// Those of pieces, if any.
+    fn pieces(&self, stream: &Stream) -> Option<Tiles> {
+        self.fastest(stream, Tiles::of_pieces())
     }
 
-    fn shape(&self) -> Shape {
-        let gk::Problem { batch, m, n, k, .. } = self.sizes;
-        let in_sectors =
-            [&self.a.layout, &self.b.layout].map(|OperandLayout { strides: [_, row, along_k], .. }| {
-                let elements = SECTOR / size_of::<T>() as u64;
-                (*row == 1 || row.is_multiple_of(elements)) && (*along_k == 1 || along_k.is_multiple_of(elements))
-            });
-        Shape { sizes: [batch, m, n, k], in_sectors }
+    fn whole(&self) -> impl Iterator<Item = Tiles> {
+        let columns = self.widths().iter().copied().map(Columns);
+        columns.chain(SWAPPED.map(Swapped)).chain(iter::once(Tall))
+    }
+
+    /// The fastest of these tiles into which C can be cut.
+    pub(in super::super) fn fastest(&self, stream: &Stream, of: impl Iterator<Item = Tiles>) -> Option<Tiles> {
+        let multiprocessors = stream.device().info().multiprocessors;
+        self.shape().fastest(multiprocessors, of.filter(|tiles| self.takes_tiles(*tiles)))
+    }
+
+    pub(in super::super) fn shape(&self) -> Shape {
+        let in_sectors = self.operands.map(|OperandLayout { strides: [_, row, along_k], .. }| {
+            let elements = SECTOR / cost::BYTES;
+            (row == 1 || row.is_multiple_of(elements)) && (along_k == 1 || along_k.is_multiple_of(elements))
+        });
+        Shape { sizes: self.sizes, in_sectors }
     }
 }

@@ -7,11 +7,12 @@ use gpu_kernels::ops::gemm::gemm::{hopper, mma};
 
 use super::super::cost::Tiles;
 use super::super::operand::{self, Major, Operand, Tiling};
+use super::super::plan;
 use super::super::{note_work, sizes};
-use super::path::Path;
+use super::path::{Facts, Path};
 use crate::ops::elementwise::grid;
 use crate::ops::model::{Bound, OpInfo};
-use crate::runtime::dtype::{DType, Float};
+use crate::runtime::dtype::Float;
 use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
@@ -88,24 +89,6 @@ impl<'a> From<&'a Tensor<f32>> for Scalar<'a> {
     }
 }
 
-/// What the TMA paths require of their operands.
-pub(super) const TMA_WANTS: &str =
-    "k > 0, and a and b with adjacent elements along one dimension and all else at multiples of 16 bytes";
-
-/// The variant with tiles of this number of columns.
-fn tiles_name(columns: u32) -> String {
-    if columns == hopper::BLOCK_N { "hopper".into() } else { format!("hopper_{columns}") }
-}
-
-/// The numbers of columns that tiles can have for an A in this order and a C of this type.
-pub(super) fn widths(a: Major, c: DType) -> &'static [u32] {
-    match (a, c.size()) {
-        (Major::K, 2) => &hopper::FINE_WIDTHS,
-        (Major::K, _) => &hopper::FINE_WIDTHS_F32,
-        (Major::Mn, _) => &hopper::WIDTHS,
-    }
-}
-
 /// A product of matching sizes: C = α·A·B + β·C with C of type `C`.
 pub(super) struct Problem<'a, T, C> {
     pub(super) info: &'static OpInfo,
@@ -159,156 +142,128 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         Ok(Self { info, a, b, c, scale: alpha.on_device, sizes, each: 0 })
     }
 
-    /// Launches the named path; if none is named, the one that tuning found fastest, else the planned one.
+    /// Launches the named path; if none is named, the best one.
     pub(super) fn launch(self, stream: &Stream, path: Option<Path>) -> Result<()> {
         stream.require_devices(
             self.info.name,
             &[("a", &self.a.rows), ("b", &self.b.rows), ("c", &self.c), ("scale", &self.scale)],
         )?;
-        let path = path.map_or_else(|| self.tuned(stream), |path| Ok(Some(path)))?;
-        let path = path.unwrap_or_else(|| self.planned(stream));
+        let path = path.map_or_else(|| self.path(stream), Ok)?;
         self.launch_by(stream, path)
     }
 
+    /// Launches this path.
     pub(super) fn launch_by(self, stream: &Stream, path: Path) -> Result<()> {
+        if !self.facts().takes(path, true) {
+            let name = Path::NAMED.iter().find(|(_, named)| *named == path).map_or("", |(name, _)| name);
+            return Err(self.info.param_error("variant", name, path.wants()));
+        }
+        if self.sizes.batch == 0 {
+            return Ok(());
+        }
         match path {
             Path::Skinny => self.launch_skinny(stream),
             Path::SkinnyAlone => self.launch_skinny_alone(stream),
             Path::Pairs => self.launch_pairs(stream),
             Path::Thin(rows) => self.launch_thin(stream, rows),
-            Path::Tiles(tiles) => self.launch_by_tiles(stream, tiles),
+            Path::Tiles(Tiles::Columns(columns)) => self.launch_hopper(stream, columns),
+            Path::Tiles(Tiles::Tall) => self.launch_tall(stream),
+            Path::Tiles(Tiles::Swapped(rows)) => self.launch_swapped(stream, rows),
+            Path::Tiles(tiles @ (Tiles::Pieces(_) | Tiles::SwappedPieces(_))) => self.launch_split(stream, tiles),
             Path::Padded => self.launch_padded(stream),
             Path::Mma => self.launch_mma(stream),
         }
     }
 
-    /// Launches such tiles.
-    pub(super) fn launch_by_tiles(self, stream: &Stream, tiles: Tiles) -> Result<()> {
-        match tiles {
-            Tiles::Columns(columns) => self.launch_hopper(stream, columns),
-            Tiles::Tall => self.launch_tall(stream),
-            Tiles::Swapped(rows) => self.launch_swapped(stream, rows),
-            Tiles::Pieces(columns) => self.launch_split(stream, columns, false),
-            Tiles::SwappedPieces(rows) => self.launch_split(stream, rows, true),
-        }
+    pub(super) fn facts(&self) -> Facts {
+        let gk::Problem { batch, m, n, k, .. } = self.sizes;
+        let operands = [self.a.layout, self.b.layout];
+        Facts { sizes: [batch, m, n, k], operands, c: C::DTYPE, store: operand::store(&self.c, &self.sizes) }
     }
 
-    /// The numbers of columns that tiles can have, if TMA takes the operands.
-    pub(super) fn widths(&self) -> &'static [u32] {
-        self.fits_hopper().map_or(&[], |(a_major, _)| widths(a_major, C::DTYPE))
-    }
-
-    /// The order of the operands if TMA takes them. With k = 0, a tile would never be loaded.
-    pub(super) fn fits_hopper(&self) -> Option<(Major, Major)> {
-        self.a.layout.fits_tma().zip(self.b.layout.fits_tma())
+    /// The path that tuning found fastest, if it takes the product; else the planned one.
+    fn path(&self, stream: &Stream) -> Result<Path> {
+        let (dtypes, layout) = ([T::DTYPE, T::DTYPE, C::DTYPE], [&self.a.layout, &self.b.layout]);
+        let facts = self.facts();
+        let tuned = plan::tuned(stream, self.info, dtypes, &self.sizes, layout, Path::NAMED)?;
+        let tuned = tuned.filter(|path| facts.takes(*path, stream.device().supports_hopper()));
+        Ok(tuned.unwrap_or_else(|| facts.planned(stream)))
     }
 
     /// Launches tiles with this number of columns.
-    pub(super) fn launch_hopper(self, stream: &Stream, columns: u32) -> Result<()> {
-        let Some(majors) = self.fits_hopper() else {
-            return Err(self.info.param_error("variant", tiles_name(columns), TMA_WANTS));
-        };
-        if !self.widths().contains(&columns) {
-            let wanted =
-                "elements of a that are adjacent along k, and for 208 and 144 columns c in the type of a and b";
-            return Err(self.info.param_error("variant", tiles_name(columns), wanted));
-        }
+    fn launch_hopper(self, stream: &Stream, columns: u32) -> Result<()> {
         match columns {
-            208 => self.launch_fine::<T, 208>(stream, majors),
-            160 => self.launch_fine::<C, 160>(stream, majors),
-            144 => self.launch_fine::<T, 144>(stream, majors),
-            96 => self.launch_fine::<C, 96>(stream, majors),
-            64 => self.launch_tiles::<64>(stream, majors),
-            128 => self.launch_tiles::<128>(stream, majors),
-            192 => self.launch_tiles::<192>(stream, majors),
-            _ => self.launch_tiles::<{ hopper::BLOCK_N }>(stream, majors),
+            208 => self.launch_fine::<T, 208>(stream),
+            160 => self.launch_fine::<C, 160>(stream),
+            144 => self.launch_fine::<T, 144>(stream),
+            96 => self.launch_fine::<C, 96>(stream),
+            64 => self.launch_tiles::<64>(stream),
+            128 => self.launch_tiles::<128>(stream),
+            192 => self.launch_tiles::<192>(stream),
+            _ => self.launch_tiles::<{ hopper::BLOCK_N }>(stream),
         }
     }
 
-    fn launch_tiles<const N: u32>(mut self, stream: &Stream, (a_major, b_major): (Major, Major)) -> Result<()> {
-        if self.sizes.batch == 0 {
-            return Ok(());
-        }
-        let Tiling { maps: [a_map, b_map, c_map], store, grid } = Tiling::new(
-            stream,
-            (&self.a, &self.b),
-            [a_major, b_major],
-            &mut self.c,
-            &self.sizes,
-            [hopper::BLOCK_M, N],
-        )?;
+    /// The order of the operands, which TMA takes.
+    fn majors(&self) -> [Major; 2] {
+        self.facts().fits_hopper().unwrap_or([Major::K; 2])
+    }
+
+    fn launch_tiles<const N: u32>(mut self, stream: &Stream) -> Result<()> {
+        let majors = self.majors();
+        let Tiling { maps: [a_map, b_map, c_map], store, grid } =
+            Tiling::new(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, [hopper::BLOCK_M, N])?;
         let (c, scale) = (self.c.ptr_mut(stream)?, self.scale_ptr(stream)?);
         let args = (a_map, b_map, c_map, c, scale, self.sizes, store, self.each);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
         unsafe {
-            match (a_major, b_major) {
-                (Major::K, Major::K) => stream.launch::<hopper::GemmHopper<T, C, false, false, N>>(grid, args),
-                (Major::K, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, false, true, N>>(grid, args),
-                (Major::Mn, Major::K) => stream.launch::<hopper::GemmHopper<T, C, true, false, N>>(grid, args),
-                (Major::Mn, Major::Mn) => stream.launch::<hopper::GemmHopper<T, C, true, true, N>>(grid, args),
+            match majors {
+                [Major::K, Major::K] => stream.launch::<hopper::GemmHopper<T, C, false, false, N>>(grid, args),
+                [Major::K, Major::Mn] => stream.launch::<hopper::GemmHopper<T, C, false, true, N>>(grid, args),
+                [Major::Mn, Major::K] => stream.launch::<hopper::GemmHopper<T, C, true, false, N>>(grid, args),
+                [Major::Mn, Major::Mn] => stream.launch::<hopper::GemmHopper<T, C, true, true, N>>(grid, args),
             }
         }
     }
 
     /// The same with the intermediate widths and a C of type `R`, as which C has to be.
-    fn launch_fine<R: Float, const N: u32>(mut self, stream: &Stream, majors: (Major, Major)) -> Result<()> {
-        if self.sizes.batch == 0 {
-            return Ok(());
-        }
+    fn launch_fine<R: Float, const N: u32>(mut self, stream: &Stream) -> Result<()> {
+        let majors = self.majors();
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
-            Tiling::new(stream, (&self.a, &self.b), majors.into(), &mut self.c, &self.sizes, [hopper::BLOCK_M, N])?;
+            Tiling::new(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, [hopper::BLOCK_M, N])?;
         let c = DevicePtrMut::<R>::from_raw(self.c.ptr_mut(stream)?.addr());
         let args = (a_map, b_map, c_map, c, self.scale_ptr(stream)?, self.sizes, store);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c, whose elements are R, is borrowed mutably.
         unsafe {
             match majors {
-                (_, Major::K) => stream.launch::<hopper::GemmFine<T, R, false, N>>(grid, args),
-                (_, Major::Mn) => stream.launch::<hopper::GemmFine<T, R, true, N>>(grid, args),
+                [_, Major::K] => stream.launch::<hopper::GemmFine<T, R, false, N>>(grid, args),
+                [_, Major::Mn] => stream.launch::<hopper::GemmFine<T, R, true, N>>(grid, args),
             }
         }
     }
 
     /// Launches tiles with more rows.
     fn launch_tall(mut self, stream: &Stream) -> Result<()> {
-        let Some((a_major, b_major)) = self.fits_hopper() else {
-            return Err(self.info.param_error("variant", "hopper_tall", TMA_WANTS));
-        };
-        if self.sizes.batch == 0 {
-            return Ok(());
-        }
+        let majors = self.majors();
         let Tiling { maps: [a_map, b_map, c_map], store, grid } =
-            Tiling::new(stream, (&self.a, &self.b), [a_major, b_major], &mut self.c, &self.sizes, hopper::TALL)?;
+            Tiling::new(stream, (&self.a, &self.b), majors, &mut self.c, &self.sizes, hopper::TALL)?;
         let args = (a_map, b_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, self.sizes, store);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
         unsafe {
-            match (a_major, b_major) {
-                (Major::K, Major::K) => stream.launch::<hopper::GemmTall<T, C, false, false>>(grid, args),
-                (Major::K, Major::Mn) => stream.launch::<hopper::GemmTall<T, C, false, true>>(grid, args),
-                (Major::Mn, Major::K) => stream.launch::<hopper::GemmTall<T, C, true, false>>(grid, args),
-                (Major::Mn, Major::Mn) => stream.launch::<hopper::GemmTall<T, C, true, true>>(grid, args),
+            match majors {
+                [Major::K, Major::K] => stream.launch::<hopper::GemmTall<T, C, false, false>>(grid, args),
+                [Major::K, Major::Mn] => stream.launch::<hopper::GemmTall<T, C, false, true>>(grid, args),
+                [Major::Mn, Major::K] => stream.launch::<hopper::GemmTall<T, C, true, false>>(grid, args),
+                [Major::Mn, Major::Mn] => stream.launch::<hopper::GemmTall<T, C, true, true>>(grid, args),
             }
         }
     }
 
-    /// Whether operands can be swapped: they are contiguous along k, and TMA stores C. From registers, columns of the sums
-    /// would be written, and read if β requires it, one element of a row at a time.
-    pub(super) fn fits_swapped(&self) -> bool {
-        matches!(self.fits_hopper(), Some((Major::K, Major::K)))
-            && operand::store(&self.c, &self.sizes) != hopper::DIRECT
-    }
-
     /// Launches tiles of this number of rows of C and 256 of its columns.
     fn launch_swapped(mut self, stream: &Stream, rows: u32) -> Result<()> {
-        if self.sizes.batch == 0 {
-            return Ok(());
-        }
-        if !self.fits_swapped() {
-            let wanted = "k > 0, rows of a, columns of b and rows of c contiguous and at multiples of 16 bytes, and beta 0, or 1 for c in f32";
-            return Err(self.info.param_error("variant", format!("swapped_{rows}"), wanted));
-        }
         let Tiling { maps: [b_map, a_map, c_map], store, grid } =
             Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, rows)?;
         let sizes = operand::swapped(&self.sizes);
@@ -340,9 +295,6 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     pub(super) fn launch_mma(mut self, stream: &Stream) -> Result<()> {
         let gk::Problem { m, n, batch, .. } = self.sizes;
-        if batch == 0 {
-            return Ok(());
-        }
         // `new` has checked that there are no more than fit a grid, and set `batch` to 0 if there are none.
         let blocks = m.div_ceil(mma::BLOCK) * n.div_ceil(mma::BLOCK) * batch;
         let (a, b, scale) = (self.a.rows.ptr(stream)?, self.b.rows.ptr(stream)?, self.scale_ptr(stream)?);

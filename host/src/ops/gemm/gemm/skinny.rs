@@ -12,15 +12,8 @@ use crate::runtime::error::Result;
 use crate::runtime::stream::Stream;
 
 impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
-    /// Whether clusters can take the problem, with at most `most` vectors.
-    pub(super) fn fits_skinny(&self, most: u32) -> bool {
-        let of_one = self.sizes.batch == 1 && (1..=most).contains(&self.sizes.m.min(self.sizes.n));
-        of_one && matches!(self.fits_hopper(), Some((Major::K, Major::K)))
-    }
-
     /// Launches clusters that split k.
     pub(super) fn launch_skinny(mut self, stream: &Stream) -> Result<()> {
-        self.require_few(gk::MOST, "skinny")?;
         let sizes = self.few();
         // The smallest number of sums per thread that is sufficient.
         let r = [8, 32].into_iter().find(|r| vectors(*r) >= sizes.vectors).unwrap_or(64);
@@ -41,7 +34,6 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// Launches clusters that split k, with a multiprocessor for each block.
     pub(super) fn launch_skinny_alone(mut self, stream: &Stream) -> Result<()> {
-        self.require_few(gk::MOST_ALONE, "skinny_alone")?;
         let sizes = self.few();
         let [weight, vectors] = self.few_maps(stream, WARPGROUP_ROWS, gk::MOST_ALONE)?;
         let grid = gk::SHARE * sizes.rows.div_ceil(ROWS);
@@ -53,7 +45,6 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// Launches pairs of blocks that split k, as many as there is room for.
     pub(super) fn launch_pairs(mut self, stream: &Stream) -> Result<()> {
-        self.require_few(pairs::MOST, "skinny_pairs")?;
         let sizes = self.few();
         // The smallest number of sums per thread that is sufficient.
         let r = pairs::SUMS.into_iter().find(|r| vectors(*r) >= sizes.vectors).unwrap_or(32);
@@ -75,7 +66,6 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// Launches blocks that take this number of rows of the weight and all of k.
     pub(super) fn launch_thin(mut self, stream: &Stream, rows: u32) -> Result<()> {
-        self.require_few(thin::most(rows), if rows == 64 { "thin_64" } else { "thin" })?;
         let sizes = self.few();
         let [weight, vectors] = self.few_maps(stream, rows, thin::VECTORS)?;
         let grid = sizes.rows.div_ceil(rows).next_multiple_of(thin::CLUSTER);
@@ -88,16 +78,6 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
                 _ => stream.launch::<thin::GemmThin<T, C, 32>>(grid, args),
             }
         }
-    }
-
-    fn require_few(&self, most: u32, variant: &str) -> Result<()> {
-        if self.fits_skinny(most) {
-            return Ok(());
-        }
-        let wanted = format!(
-            "k > 0, one product of at most {most} rows or columns, and rows of a and columns of b contiguous, at multiples of 16 bytes"
-        );
-        Err(self.info.param_error("variant", variant, wanted))
     }
 
     /// The sizes of a product of few rows, or of few columns.

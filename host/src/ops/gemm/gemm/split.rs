@@ -2,78 +2,83 @@
 
 use cuda_std::float::{Element, Half};
 use gpu_kernels::ops::gemm as gk;
-use gpu_kernels::ops::gemm::gemm::hopper;
 use gpu_kernels::ops::gemm::gemm::split::{COLUMNS, GemmSum, Sums, THREADS};
 
 use super::super::cost::Tiles;
-use super::super::operand::Major;
+use super::super::operand::Operand;
 use super::super::plan;
-use super::problem::{Problem, TMA_WANTS};
+use super::path::Path;
+use super::problem::Problem;
 use crate::ops::elementwise::grid;
+use crate::ops::model::OpInfo;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 
-/// The name of the variant whose pieces are cut into tiles of this number of columns, or of rows if they are `swapped`.
-fn name(columns: u32, swapped: bool) -> String {
-    match (columns, swapped) {
-        (hopper::BLOCK_N, false) => "split".into(),
-        (_, false) => format!("split_{columns}"),
-        (_, true) => format!("split_swapped_{columns}"),
+/// Matrices in f32 whose sum is a product, one behind the other.
+pub(in super::super) struct Pieces {
+    pub(in super::super) sums: Tensor<f32>,
+    pub(in super::super) count: u32,
+    /// Packs of a row of each.
+    pub(in super::super) packs: u32,
+}
+
+impl Pieces {
+    /// Memory for so many of `[m, n]` each, whose rows are whole packs.
+    fn uninit(stream: &Stream, count: u32, [m, n]: [u32; 2]) -> Result<Self> {
+        let packs = n.div_ceil(COLUMNS);
+        let sums = Tensor::uninit(stream, [count, m, packs * COLUMNS].map(|size| size as usize))?;
+        Ok(Self { sums, count, packs })
     }
 }
 
-impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
-    /// Whether there is one product, with at least two stages along k, of operands that TMA takes; if they are `swapped`, both
-    /// K-major.
-    pub(super) fn fits_split(&self, swapped: bool) -> bool {
-        let fits = |majors| !swapped || majors == (Major::K, Major::K);
-        self.sizes.batch == 1 && self.sizes.k > hopper::BLOCK_K && self.fits_hopper().is_some_and(fits)
+/// A·Bᵀ in f32, of operands whose rows are `[m, k]` and `[n, k]`, on this path: in pieces if that cuts k, otherwise in one.
+pub(in super::super) fn pieces<T: Float + Half>(
+    info: &'static OpInfo,
+    stream: &Stream,
+    [a, b]: [Operand<'_, T>; 2],
+    [m, n, k]: [u32; 3],
+    path: Path,
+) -> Result<Pieces> {
+    let (a_strides, b_strides) = (a.layout.strides, b.layout.strides);
+    let sizes = gk::Problem { a: a_strides, b: b_strides, c: [0; 2], m, n, k, batch: 1, alpha: 1.0, beta: 0.0 };
+    let cut = match path {
+        Path::Tiles(Tiles::Pieces(columns)) => Some((Tiles::Columns(columns), [m, n], columns)),
+        Path::Tiles(Tiles::SwappedPieces(rows)) => Some((Tiles::Swapped(rows), [n, m], rows)),
+        _ => None,
+    };
+    let multiprocessors = stream.device().info().multiprocessors;
+    let each = cut.map_or(0, |(_, sides, columns)| plan::piece(multiprocessors, sides, k, columns));
+    let count = if each == 0 { 1 } else { k.div_ceil(each) };
+    let mut pieces = Pieces::uninit(stream, count, [m, n])?;
+    let row = u64::from(pieces.packs * COLUMNS);
+    let mut sizes = gk::Problem { c: [u64::from(m) * row, row], batch: count, ..sizes };
+    if each != 0 {
+        // Pieces of one product, which TMA loads as zeros where there is none.
+        (sizes.a[0], sizes.b[0], sizes.n) = (0, 0, row as u32);
     }
+    let problem = Problem { info, a, b, c: pieces.sums.view_mut(), scale: None, sizes, each };
+    problem.launch_by(stream, cut.map_or(path, |(tiles, ..)| Path::Tiles(tiles)))?;
+    Ok(pieces)
+}
 
-    /// Launches tiles with this number of columns, or of rows if operands are `swapped`, for pieces along k, and the sum of these.
-    /// Without memory for them it takes the tiles of whole products.
-    pub(super) fn launch_split(mut self, stream: &Stream, columns: u32, swapped: bool) -> Result<()> {
-        if self.sizes.batch == 0 {
-            return Ok(());
-        }
-        if !self.fits_split(swapped) {
-            let both = if swapped { ", both adjacent along k" } else { "" };
-            let wanted = format!("one product, k above {}, {TMA_WANTS}{both}", hopper::BLOCK_K);
-            return Err(self.info.param_error("variant", name(columns, swapped), wanted));
-        }
+impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
+    /// Launches such tiles for pieces along k, and the sum of these. Without memory for them it takes the tiles of whole products.
+    pub(super) fn launch_split(mut self, stream: &Stream, tiles: Tiles) -> Result<()> {
         let gk::Problem { m, n, k, alpha, beta, c: [_, ldc], .. } = self.sizes;
-        let sides = if swapped { [n, m] } else { [m, n] };
-        let each = plan::piece(stream.device().info().multiprocessors, sides, k, columns);
-        let (pieces, packs) = (k.div_ceil(each), n.div_ceil(COLUMNS));
-        let columns_of_piece = packs * COLUMNS;
-        let mut sums = match Tensor::<f32>::uninit(stream, [pieces, m, columns_of_piece].map(|size| size as usize)) {
-            Err(Error::OutOfMemory { .. }) => {
-                let tiles = self.whole_tiles(stream);
-                return self.launch_by_tiles(stream, tiles);
-            }
-            sums => sums?,
-        };
-        let scale = self.scale_ptr(stream)?;
-        let row = u64::from(columns_of_piece);
-        let sizes = gk::Problem {
-            a: [0, self.sizes.a[1], self.sizes.a[2]],
-            b: [0, self.sizes.b[1], self.sizes.b[2]],
-            c: [u64::from(m) * row, row],
-            n: columns_of_piece,
-            batch: pieces,
-            alpha: 1.0,
-            beta: 0.0,
-            ..self.sizes
-        };
-        let of_pieces = Problem { info: self.info, a: self.a, b: self.b, c: sums.view_mut(), scale: None, sizes, each };
-        let tiles = if swapped { Tiles::Swapped(columns) } else { Tiles::Columns(columns) };
-        of_pieces.launch_by_tiles(stream, tiles)?;
+        let Pieces { sums, count, packs } =
+            match pieces(self.info, stream, [self.a, self.b], [m, n, k], Path::Tiles(tiles)) {
+                Err(Error::OutOfMemory { .. }) => {
+                    let tiles = self.facts().whole_tiles(stream);
+                    return self.launch_by(stream, Path::Tiles(tiles));
+                }
+                pieces => pieces?,
+            };
         let threads = (m as usize).saturating_mul(packs as usize);
         let Some(blocks) = grid(self.info, "c", threads, THREADS as usize)? else { return Ok(()) };
-        let of_sum = Sums { ldc, pieces, m, n, packs, alpha, beta };
-        let args = (sums.view().ptr(stream)?, self.c.ptr_mut(stream)?, scale, of_sum);
+        let of_sum = Sums { ldc, pieces: count, m, n, packs };
+        let args = (sums.view().ptr(stream)?, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, of_sum, alpha, beta);
         // SAFETY: the pieces are live and have these sizes; c is borrowed mutably and has these sizes.
         unsafe { stream.launch::<GemmSum<C>>(blocks, args) }
     }
