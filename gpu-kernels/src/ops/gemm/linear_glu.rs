@@ -11,7 +11,8 @@
 //! Hopper: as [`gemm`](super::gemm), with 128 columns of each weight instead of 256 columns of one. Each block of a
 //! pair loads half of the pair's B: one loads the gate, the other the values. A thread then has the sums of both for
 //! the same row and column, 64 registers apart. Elsewhere a block computes its tile of the gate, keeps the sums, and
-//! then computes the other product.
+//! then computes the other product. Where few rows leave most of these tiles empty, both products are computed in f32 as
+//! [`gemm`](super::gemm) computes them, and a third launch adds their pieces and multiplies them ([`linear_glu_sum`]).
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm).
@@ -37,6 +38,7 @@ use cuda_std::{cluster, kernel, thread};
 
 use super::Problem;
 use super::epilogue::{Activation, Epilogue, Factor, Gated};
+use super::gemm::split::{self, Four, Sums};
 use super::hopper::{self, CLUSTER, Halves, Matrices, Tile, Tiles, Walk, Wide};
 use super::mma::{self, Shared};
 
@@ -125,4 +127,26 @@ pub unsafe fn linear_glu_hopper<T: Half>(
     let of = Matrices { a: x_map, b: weight, c_map: y_map, c: y, problem, store };
     let gated = Gated(Activation::of(activation));
     hopper::walk::<Halves<T, false, false>, T, _>(of, gated, OfBoth(Tiles::of(&problem, [hopper::BLOCK_M, BLOCK_N])));
+}
+
+/// y = act(the sum of the pieces of x·Wgᵀ) ∘ (that of the `up_pieces` of x·Wuᵀ).
+///
+/// # Safety
+/// `gate` and `up` are valid for reads of the pieces, and `y` for writes of its elements. There are pieces of both and packs, and
+/// a thread for each pack of a piece.
+#[kernel(dtypes(T: half), block = split::THREADS, no_spills, programmatic)]
+pub unsafe fn linear_glu_sum<T: Half>(
+    gate: *const f32,
+    up: *const f32,
+    y: *mut T,
+    sums: Sums,
+    up_pieces: u32,
+    activation: u32,
+) {
+    let Some(Four { row, column, sum: gate }) = Four::of(gate, &sums) else { return };
+    let Some(Four { sum: up, .. }) = Four::of(up, &Sums { pieces: up_pieces, ..sums }) else { return };
+    let fours = |[a, b, c, d]: [f32; 4]| [[a, b], [c, d]];
+    let [[[a, b], [c, d]]] = Gated(Activation::of(activation)).join([fours(gate)], [fours(up)]);
+    let y = y.wrapping_add((row * sums.ldc) as usize + column as usize);
+    split::store(y, sums.n.saturating_sub(column), [a, b, c, d]);
 }

@@ -1,17 +1,21 @@
 //! A gated linear layer.
 
 use cuda_std::float::Half;
+use gpu_kernels::ops::gemm::gemm::hopper::BLOCK_N;
+use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::linear_glu as gk;
 use half::{bf16, f16};
 
+use super::cost::{Shape, Tiles};
+use super::gemm::{self, Facts, joined, kernels};
 use super::linear::Activation;
 use super::operand::{self, Major, Operand, fits_tma};
-use super::product::{Path, Problem};
+use super::product::{self, Problem};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
 use crate::runtime::dtype::{DType, Float};
-use crate::runtime::error::Result;
+use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
 use crate::runtime::tensor::Tensor;
 use crate::runtime::view::{View, ViewMut};
@@ -21,8 +25,9 @@ use crate::runtime::view::{View, ViewMut};
 ///
 /// One thread computes both products of an element, so neither is written to memory, and the result is rounded once. Rows of
 /// all tensors may be padded, so `gate` and `up` may be views of the two halves of one tensor. On Hopper, rows of `x`, `gate`
-/// and `up` at multiples of 16 bytes take the TMA and wgmma path; everything else takes the mma.sync path, which is fastest
-/// with the same alignment. The result is a new dense tensor; the work is queued on `stream`.
+/// and `up` at multiples of 16 bytes take the TMA and wgmma path; for few of them, and for large matrices whose rows lie
+/// between such multiples, both products are first stored in f32, in memory of the stream. Everything else takes the mma.sync
+/// path. The result is a new dense tensor; the work is queued on `stream`.
 ///
 /// This is for inference: the gradient needs both products, which [`linear`](fn@crate::ops::linear) and
 /// [`swiglu`](fn@crate::ops::swiglu) keep.
@@ -71,7 +76,35 @@ pub fn linear_glu_into<'a, T: Float + Half>(
     activation: Activation,
     y: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    launch(stream, x.into(), [gate.into(), up.into()], activation, y.into(), Path::Fastest)
+    launch(stream, x.into(), [gate.into(), up.into()], activation, y.into(), None)
+}
+
+/// Which kernel computes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Path {
+    /// One that computes both products.
+    Fused(product::Path),
+    /// Products in f32, and a launch for the rest.
+    Summed,
+}
+
+impl Path {
+    /// The fastest one for a product with each of two weights of the same sizes, by a model of their time.
+    fn planned(stream: &Stream, gate: &Facts, up: &Facts) -> Self {
+        let hopper = stream.device().supports_hopper();
+        let of = stream.device().info().multiprocessors;
+        // Tiles of as many columns, half of each weight.
+        let fused = [gate, up].iter().all(|facts| facts.fits_hopper().is_some()).then(|| {
+            let [batch, m, n, k] = gate.sizes;
+            Shape { sizes: [batch, m, n.saturating_mul(2), k], ..gate.shape() }.micros(of, Tiles::Columns(BLOCK_N))
+        });
+        let summed = gate.micros_of_sums(stream).zip(up.micros_of_sums(stream)).map(|(gate, up)| gate + up);
+        match (fused.filter(|_| hopper), summed) {
+            (Some(fused), Some(summed)) if summed < fused => Self::Summed,
+            (None, Some(_)) => Self::Summed,
+            _ => Self::Fused(product::Path::Fastest),
+        }
+    }
 }
 
 fn launch<T: Float + Half>(
@@ -80,19 +113,33 @@ fn launch<T: Float + Half>(
     [gate, up]: [View<'_, T>; 2],
     activation: Activation,
     y: ViewMut<'_, T>,
-    path: Path,
+    path: Option<Path>,
 ) -> Result<()> {
     x.dims::<2>(INFO.name, "x")?;
     gate.dims::<2>(INFO.name, "gate")?;
-    let problem = Problem::of_rows(&INFO, ["x", "gate", "y"], x, gate, y)?.paired();
+    let mut problem = Problem::of_rows(&INFO, ["x", "gate", "y"], x, gate, y)?.paired();
     up.require_shape(INFO.name, "up", gate.shape())?;
     up.require_row_stride(INFO.name, "up")?;
+    problem.require_devices(stream)?;
     up.require_device(INFO.name, "up", stream)?;
     let up = Operand::new(up);
+    let of_gate = problem.facts().in_f32();
+    let facts = [of_gate, Facts { operands: [problem.a.layout, up.layout], ..of_gate }];
+    let path = match path.unwrap_or_else(|| Path::planned(stream, &facts[0], &facts[1])) {
+        Path::Summed if of_gate.sizes.contains(&0) => {
+            return Err(INFO.param_error("variant", "summed", "no size of zero"));
+        }
+        Path::Summed => match launch_summed(stream, &mut problem, up, facts, activation) {
+            // Sums need eight bytes per element of y.
+            Err(Error::OutOfMemory { .. }) => product::Path::Fastest,
+            result => return result,
+        },
+        Path::Fused(path) => path,
+    };
     let path = match path {
-        Path::Mma => Path::Mma,
+        product::Path::Mma => path,
         _ if up.layout.fits_tma() == Some(Major::K) => path,
-        Path::Fastest => Path::Mma,
+        product::Path::Fastest => product::Path::Mma,
         _ => {
             let wanted = "rows of up that are not empty and lie at multiples of 16 bytes";
             return Err(INFO.param_error("variant", "hopper", wanted));
@@ -124,6 +171,25 @@ fn launch<T: Float + Half>(
     )
 }
 
+/// Both products in f32, each by the path that is fastest for it, then the rest.
+fn launch_summed<T: Float + Half>(
+    stream: &Stream,
+    problem: &mut Problem<'_, T, T, T>,
+    up: Operand<'_, T>,
+    facts: [Facts; 2],
+    activation: Activation,
+) -> Result<()> {
+    let gpu_kernels::ops::gemm::Problem { m, n, k, c: [_, ldc], .. } = problem.sizes;
+    let of = |weight, facts: Facts| gemm::pieces(&INFO, stream, [problem.a, weight], [m, n, k], facts.planned(stream));
+    let (gate, up) = (of(problem.b, facts[0])?, of(up, facts[1])?);
+    let Some(blocks) = gate.blocks(&INFO, "y")? else { return Ok(()) };
+    let sums = gate.to(ldc, [m, n]);
+    let (gate, of_up) = (gate.sums.view().ptr(stream)?, up.sums.view().ptr(stream)?);
+    let args = (gate, of_up, problem.c.ptr_mut(stream)?, sums, up.count, activation.number());
+    // SAFETY: the pieces are live and have these sizes, and y, which has them too, is borrowed mutably.
+    unsafe { stream.launch::<gk::LinearGluSum<T>>(blocks, args) }
+}
+
 /// The operator's entry in the registry.
 pub struct LinearGlu;
 
@@ -145,19 +211,28 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::choice(ACTIVATION, "silu", Activation::NAMES, "what the gate goes through")],
     dtypes: &[DType::F16, DType::BF16],
-    kernels: &[gk::LINEAR_GLU_MMA, gk::LINEAR_GLU_HOPPER],
+    kernels: &joined::<3, 23, 26>(
+        [gk::LINEAR_GLU_MMA, gk::LINEAR_GLU_HOPPER, gk::LINEAR_GLU_SUM],
+        joined::<22, 1, 23>(joined::<11, 11, 22>(kernels(false, true), kernels(true, true)), [GEMM_PAD]),
+    ),
     variants: &[
         Variant {
             name: "hopper",
-            doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of x, gate and up are at multiples of 16 bytes",
+            doc: "TMA and wgmma, compute capability 9.0: what is picked where rows of x, gate and up are at multiples of 16 bytes, unless `summed` is",
             applies: fits_hopper,
-            launch: |stream, args, params| run(stream, args, params, Path::Hopper),
+            launch: |stream, args, params| run(stream, args, params, Some(Path::Fused(product::Path::Hopper))),
+        },
+        Variant {
+            name: "summed",
+            doc: "both products in f32 as gemm_to_f32 computes them, and a launch that adds their pieces and does the rest: what is picked for few rows, and for rows that gemm copies",
+            applies: |_, case| case.dims(["rows", "in", "out"]).is_ok_and(|sizes| !sizes.contains(&0)),
+            launch: |stream, args, params| run(stream, args, params, Some(Path::Summed)),
         },
         Variant {
             name: "mma",
             doc: "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere",
             applies: |_, _| true,
-            launch: |stream, args, params| run(stream, args, params, Path::Mma),
+            launch: |stream, args, params| run(stream, args, params, Some(Path::Fused(product::Path::Mma))),
         },
     ],
 };
@@ -170,7 +245,7 @@ fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
         && fits_tma(case, "up", case.dtype, &[out, depth], false) == Some(Major::K)
 }
 
-fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Path) -> Result<()> {
+fn run(stream: &Stream, args: &mut Arguments<'_>, params: &Params, path: Option<Path>) -> Result<()> {
     let activation = Activation::named(params.choice(ACTIVATION)?);
     dispatch!(INFO, args.dtype("x")?, [f16, bf16] => |T| {
         let weights = [args.input("gate")?, args.input("up")?];
@@ -240,7 +315,7 @@ impl Operator for LinearGlu {
     }
 
     fn launch(&self, stream: &Stream, args: &mut Arguments<'_>, params: &Params) -> Result<()> {
-        run(stream, args, params, Path::Fastest)
+        run(stream, args, params, None)
     }
 
     fn reference(&self, inputs: &Tensors<'_>, params: &Params, _: &str, rows: &[usize]) -> Result<Vec<f64>> {

@@ -31,6 +31,17 @@ impl Pieces {
         let sums = Tensor::uninit(stream, [count, m, packs * COLUMNS].map(|size| size as usize))?;
         Ok(Self { sums, count, packs })
     }
+
+    /// What a launch that adds them takes, for an `[m, n]` result with this row stride.
+    pub(in super::super) fn to(&self, ldc: u64, [m, n]: [u32; 2]) -> Sums {
+        Sums { ldc, pieces: self.count, m, n, packs: self.packs }
+    }
+
+    /// The number of blocks of such a launch, if there is anything to add; `arg` is the result.
+    pub(in super::super) fn blocks(&self, info: &'static OpInfo, arg: &'static str) -> Result<Option<u32>> {
+        let elements = self.sums.len() / self.count as usize;
+        grid(info, arg, elements / COLUMNS as usize, THREADS as usize)
+    }
 }
 
 /// A·Bᵀ in f32, of operands whose rows are `[m, k]` and `[n, k]`, on this path: in pieces if that cuts k, otherwise in one.
@@ -67,18 +78,16 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
     /// Launches such tiles for pieces along k, and the sum of these. Without memory for them it takes the tiles of whole products.
     pub(super) fn launch_split(mut self, stream: &Stream, tiles: Tiles) -> Result<()> {
         let gk::Problem { m, n, k, alpha, beta, c: [_, ldc], .. } = self.sizes;
-        let Pieces { sums, count, packs } =
-            match pieces(self.info, stream, [self.a, self.b], [m, n, k], Path::Tiles(tiles)) {
-                Err(Error::OutOfMemory { .. }) => {
-                    let tiles = self.facts().whole_tiles(stream);
-                    return self.launch_by(stream, Path::Tiles(tiles));
-                }
-                pieces => pieces?,
-            };
-        let threads = (m as usize).saturating_mul(packs as usize);
-        let Some(blocks) = grid(self.info, "c", threads, THREADS as usize)? else { return Ok(()) };
-        let of_sum = Sums { ldc, pieces: count, m, n, packs };
-        let args = (sums.view().ptr(stream)?, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, of_sum, alpha, beta);
+        let pieces = match pieces(self.info, stream, [self.a, self.b], [m, n, k], Path::Tiles(tiles)) {
+            Err(Error::OutOfMemory { .. }) => {
+                let tiles = self.facts().whole_tiles(stream);
+                return self.launch_by(stream, Path::Tiles(tiles));
+            }
+            pieces => pieces?,
+        };
+        let Some(blocks) = pieces.blocks(self.info, "c")? else { return Ok(()) };
+        let (from, sums) = (pieces.sums.view().ptr(stream)?, pieces.to(ldc, [m, n]));
+        let args = (from, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sums, alpha, beta);
         // SAFETY: the pieces are live and have these sizes; c is borrowed mutably and has these sizes.
         unsafe { stream.launch::<GemmSum<C>>(blocks, args) }
     }

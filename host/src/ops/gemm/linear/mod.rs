@@ -4,17 +4,16 @@ mod operator;
 
 use cuda_std::float::Half;
 use cuda_std::launch::DevicePtr;
-use gpu_kernels::ops::gemm::gemm::{hopper, split};
+use gpu_kernels::ops::gemm::gemm::hopper;
 use gpu_kernels::ops::gemm::linear as gk;
 
 use self::operator::INFO;
 pub use self::operator::{LINEAR, Linear};
 use super::cost::Tiles;
 pub use super::epilogue::{Activation, Epilogue};
-use super::gemm::{self, Facts, Pieces};
+use super::gemm::{self, Facts};
 use super::plan;
 use super::product::Problem;
-use crate::ops::elementwise::grid;
 use crate::runtime::dtype::Float;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::stream::Stream;
@@ -26,8 +25,9 @@ use crate::runtime::view::{View, ViewMut};
 /// `epilogue` holds the bias, activation and residual, each of which is optional. They are applied in f32 to the sums while the
 /// next part of the product is fetched: only the result is written, and it is rounded once. Rows of all tensors may be padded;
 /// with `in` = 0 the epilogue is applied to zeros. On Hopper, rows of `x` and `weight` at multiples of 16 bytes take the TMA
-/// and wgmma path; everything else takes the mma.sync path, which is fastest with the same alignment. The result is a new dense
-/// tensor; the work is queued on `stream`.
+/// and wgmma path; for few of them, and for large matrices whose rows lie between such multiples, the product is first stored
+/// in f32, in memory of the stream. Everything else takes the mma.sync path. The result is a new dense tensor; the work is
+/// queued on `stream`.
 ///
 /// For the gradient, without an activation, use [`linear_backward`](fn@crate::ops::linear_backward).
 ///
@@ -213,11 +213,10 @@ fn launch_summed<T: Float + Half>(
 ) -> Result<()> {
     let gpu_kernels::ops::gemm::Problem { m, n, k, c: [_, ldc], .. } = problem.sizes;
     let path = problem.facts().in_f32().planned(stream);
-    let Pieces { sums, count, packs } = gemm::pieces(&INFO, stream, [problem.a, problem.b], [m, n, k], path)?;
-    let threads = (m as usize).saturating_mul(packs as usize);
-    let Some(blocks) = grid(&INFO, "y", threads, split::THREADS as usize)? else { return Ok(()) };
-    let of_sum = split::Sums { ldc, pieces: count, m, n, packs };
-    let args = (sums.view().ptr(stream)?, problem.c.ptr_mut(stream)?, of_sum, bias, residual, stride, activation);
+    let pieces = gemm::pieces(&INFO, stream, [problem.a, problem.b], [m, n, k], path)?;
+    let Some(blocks) = pieces.blocks(&INFO, "y")? else { return Ok(()) };
+    let (from, sums) = (pieces.sums.view().ptr(stream)?, pieces.to(ldc, [m, n]));
+    let args = (from, problem.c.ptr_mut(stream)?, sums, bias, residual, stride, activation);
     // SAFETY: the pieces are live and have these sizes; y is borrowed mutably, and bias and residual have these sizes if present.
     unsafe { stream.launch::<gk::LinearSum<T>>(blocks, args) }
 }
