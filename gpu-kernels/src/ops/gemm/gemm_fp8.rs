@@ -8,7 +8,8 @@
 //! gradients, times a weight.
 //!
 //! # Mapping
-//! As [`gemm`](super::gemm), in products of m64n256k32 on Hopper. Elsewhere elements become f16, exactly, and products are of m16n8k16.
+//! As [`gemm`](super::gemm), in products of m64n256k32 on Hopper; for few rows, or rows that leave these tiles empty, with swapped operands into f32, as
+//! pieces along k or whole, which a second launch adds and scales. Elsewhere elements become f16, exactly, and products are of m16n8k16.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm): a stage has the same bytes, and twice the elements along k.
@@ -39,7 +40,8 @@ use cuda_std::{f8e4m3, kernel};
 
 use super::Problem;
 use super::epilogue::Scales;
-use super::hopper::{self, CLUSTER, Matrices, Wide};
+use super::gemm::split::{self, Sums};
+use super::hopper::{self, CLUSTER, Matrices, Wide, shared_bytes};
 use super::mma::{self, Shared};
 
 /// C = diag(sᵃ)·(A·Bᵀ)·diag(sᵇ). Scales are `a_step` and `b_step` apart, 1, or 0 for one that all share.
@@ -86,4 +88,45 @@ pub unsafe fn gemm_fp8_hopper<Q: Float8, C: Element>(
     let scales = Scales::of(&problem, [a_scales, b_scales], [a_step, b_step]);
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
     hopper::run::<hopper::Floats8<Q>, C, _>(of, scales);
+}
+
+/// Sums of A·Bᵀ without their scales, as they are: of all of k, or of pieces of `each` elements if that is not 0. Operands are swapped,
+/// as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s: a tile has 256 columns of C and `N` rows.
+///
+/// # Safety
+/// As for [`gemm_swapped`](super::gemm::hopper::gemm_swapped), boxes having 128 elements of k.
+#[kernel(
+    dtypes(Q: float8), values(N: 160, 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
+)]
+pub unsafe fn gemm_fp8_pieces<Q: Float8, const N: u32>(
+    b_map: &TensorMap,
+    a_map: &TensorMap,
+    pieces_map: &TensorMap,
+    pieces: *mut f32,
+    problem: Problem,
+    store: u32,
+    each: u32,
+) {
+    let of = Matrices { a: b_map, b: a_map, c_map: pieces_map, c: pieces, problem, store };
+    hopper::run_pieces::<hopper::Swapped8<Q>, f32, N>(of, each);
+}
+
+/// C = diag(sᵃ)·(the sum of the pieces)·diag(sᵇ).
+///
+/// # Safety
+/// `pieces` is valid for reads of the pieces and `c` for writes of its elements; the scales are as for [`gemm_fp8_mma`]. There are pieces and packs, and a
+/// thread for each pack of a piece.
+#[kernel(dtypes(C: float), block = split::THREADS, no_spills, programmatic)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn gemm_fp8_sum<C: Element>(
+    pieces: *const f32,
+    c: *mut C,
+    sums: Sums,
+    a_scales: *const f32,
+    b_scales: *const f32,
+    a_step: u32,
+    b_step: u32,
+) {
+    split::scaled(pieces, c, sums, [a_scales, b_scales], [a_step, b_step]);
 }

@@ -1,6 +1,6 @@
-//! How long a 16-bit product by tiles takes on Hopper, by a model of what bounds it, and so which tiles are picked.
+//! How long a product by tiles takes on Hopper, by a model of what bounds it, and so which tiles are picked.
 
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, BLOCK_M, CLUSTER, STAGE_BYTES, SWAPPED, TALL, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, CLUSTER, STAGE_BYTES, SWAPPED, TALL, WIDTHS};
 use gpu_kernels::ops::gemm::gemm::skinny;
 
 use super::plan;
@@ -25,12 +25,12 @@ pub(crate) enum Tiles {
 pub(crate) struct Shape {
     /// `[batch, m, n, k]`.
     pub(crate) sizes: [u32; 4],
+    /// Bytes of an element of an operand.
+    pub(crate) bytes: u32,
     /// Of A and of B: whether what is adjacent in memory starts at multiples of 32 bytes, the sectors of L2.
     pub(crate) in_sectors: [bool; 2],
 }
 
-/// Bytes of an element of an operand.
-pub(crate) const BYTES: u64 = 2;
 /// A launch, with the first loads and the last stores, in microseconds.
 const LAUNCH: f64 = 4.7;
 /// A column of a tile in a stage: 4 clocks, at the 1.6 GHz that power allows.
@@ -87,7 +87,7 @@ impl Shape {
                 TALL
             }
             Tiles::Pieces(columns) | Tiles::SwappedPieces(columns) => {
-                depth = plan::piece(multiprocessors, [m, n], k, columns);
+                depth = plan::piece(multiprocessors, [m, n], [k, self.stage()], columns);
                 products = k.div_ceil(depth);
                 sum = self.added(products);
                 [BLOCK_M, columns]
@@ -96,7 +96,7 @@ impl Shape {
         let [block_m, columns] = block.map(f64::from);
         let rows = block_m * f64::from(CLUSTER);
         let [m, n, products] = [m, n, products].map(f64::from);
-        let steps = f64::from(depth.div_ceil(BLOCK_K));
+        let steps = f64::from(depth.div_ceil(self.stage()));
         let (down, across) = ((m / rows).ceil(), (n / columns).ceil());
         let waves = (down * across * products / f64::from((multiprocessors / CLUSTER).max(1))).ceil();
         let busy = waves * (steps * columns * column + TILE);
@@ -121,13 +121,18 @@ impl Shape {
         let [_, m, n, k] = self.sizes;
         let [of_up_to_most, of_more] = QUARTER;
         let step = if m.min(n) <= skinny::MOST_ALONE { of_up_to_most } else { of_more };
-        LAUNCH + (f64::from(k.div_ceil(BLOCK_K)) * step).hypot(self.read())
+        LAUNCH + (f64::from(k.div_ceil(self.stage())) * step).hypot(self.read())
+    }
+
+    /// Elements along k of a stage.
+    fn stage(&self) -> u32 {
+        STAGE_BYTES / self.bytes
     }
 
     /// The microseconds in which memory delivers both operands.
     fn read(&self) -> f64 {
         let [batch, m, n, k] = self.sizes.map(f64::from);
-        BYTES as f64 * batch * (m + n) * k / MEMORY
+        f64::from(self.bytes) * batch * (m + n) * k / MEMORY
     }
 }
 
@@ -139,7 +144,7 @@ mod tests {
     use super::{Shape, plan};
 
     fn shape(m: u32, n: u32, k: u32) -> Shape {
-        Shape { sizes: [1, m, n, k], in_sectors: [k.is_multiple_of(16); 2] }
+        Shape { sizes: [1, m, n, k], bytes: 2, in_sectors: [k.is_multiple_of(16); 2] }
     }
 
     fn fastest(m: u32, n: u32, k: u32) -> Tiles {
@@ -160,7 +165,7 @@ mod tests {
     #[test]
     fn few_tiles_of_a_long_k_are_cut_into_pieces() {
         let pieces = |m, n, k| match fastest(m, n, k) {
-            Pieces(columns) => Some(k.div_ceil(plan::piece(132, [m, n], k, columns))),
+            Pieces(columns) => Some(k.div_ceil(plan::piece(132, [m, n], [k, 64], columns))),
             _ => None,
         };
         assert_eq!([pieces(512, 512, 16384), pieces(1024, 1024, 16384)], [Some(8), Some(4)]);
@@ -175,7 +180,7 @@ mod tests {
     #[test]
     fn sizes_have_no_limit() {
         for tiles in [Columns(64), Tall, Swapped(64), Pieces(64), SwappedPieces(64)] {
-            let micros = |sizes| Shape { sizes, in_sectors: [true; 2] }.micros(1, tiles);
+            let micros = |sizes| Shape { sizes, bytes: 2, in_sectors: [true; 2] }.micros(1, tiles);
             assert!(micros([1, 1, 1, 1]) < micros([1, 1 << 31, 1 << 31, 1 << 31]));
             assert!(micros([u32::MAX; 4]).is_finite());
         }

@@ -1,9 +1,11 @@
 //! Product of matrices of 8-bit floats on the tensor cores, with scales.
 
+use core::marker::PhantomData;
+
 use gpu_kernels::ops::gemm::gemm_fp8 as gk;
 
 use super::product::{Path, Problem};
-use super::scaled::{A_TYPE, C_TYPE, NAMES, ScaledProduct, Scales, Scaling, variants};
+use super::scaled::{A_TYPE, C_TYPE, How, Kernels, NAMES, ScaledProduct, Scales, Scaling, pieces, variants};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float, Float8};
 use crate::runtime::error::Result;
@@ -68,7 +70,7 @@ pub fn gemm_fp8_into<'a, Q: Float8, T: Float>(
     b_scales: impl Into<View<'a, f32>>,
     c: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), Path::Fastest)
+    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), None)
 }
 
 fn launch<Q: Float8, T: Float>(
@@ -78,15 +80,28 @@ fn launch<Q: Float8, T: Float>(
     b: View<'_, f8e4m3>,
     b_scales: View<'_, f32>,
     c: ViewMut<'_, T>,
-    path: Path,
+    path: Option<How>,
 ) -> Result<()> {
     let [m, _]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
     let problem = Problem::of_rows(&INFO, NAMES, a, b, c)?;
     let scales =
         [Scales::of(&INFO, stream, "a_scales", a_scales, m)?, Scales::of(&INFO, stream, "b_scales", b_scales, n)?];
-    type Hopper<Q, T> = gk::GemmFp8Hopper<Q, T>;
-    problem.launch_scaled::<Hopper<Q, T>, gk::GemmFp8Mma<Q, T, 16>, gk::GemmFp8Mma<Q, T, 1>>(stream, path, scales)
+    problem.launch_scaled::<Of<Q, T>>(stream, path, scales)
+}
+
+/// The kernels.
+struct Of<Q, T>(PhantomData<(Q, T)>);
+
+impl<Q: Float8, T: Float> Kernels<Q, f8e4m3, T> for Of<Q, T> {
+    type Hopper = gk::GemmFp8Hopper<Q, T>;
+    type Packed = gk::GemmFp8Mma<Q, T, 16>;
+    type Any = gk::GemmFp8Mma<Q, T, 1>;
+    type Pieces160 = gk::GemmFp8Pieces<Q, 160>;
+    type Pieces128 = gk::GemmFp8Pieces<Q, 128>;
+    type Pieces96 = gk::GemmFp8Pieces<Q, 96>;
+    type Pieces64 = gk::GemmFp8Pieces<Q, 64>;
+    type Sum = gk::GemmFp8Sum<T>;
 }
 
 /// The operator's entry in the registry.
@@ -95,7 +110,7 @@ pub static GEMM_FP8: ScaledProduct = ScaledProduct {
     scaling: Scaling::Rows,
     b: DType::F8E4M3,
     production: &[(4096, 4096, 4096), (8192, 8192, 8192), (4096, 7168, 7168)],
-    launch: run,
+    launch: |stream, args, path| run(stream, args, (path != Path::Fastest).then_some(How::Fused(path))),
 };
 
 static INFO: OpInfo = OpInfo {
@@ -112,11 +127,22 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMM_FP8_MMA, gk::GEMM_FP8_HOPPER],
-    variants: variants!(run),
+    kernels: &[gk::GEMM_FP8_MMA, gk::GEMM_FP8_HOPPER, gk::GEMM_FP8_PIECES, gk::GEMM_FP8_SUM],
+    variants: variants!(
+        |stream, args, path| run(stream, args, Some(How::Fused(path))),
+        pieces!(
+            run,
+            "pieces_160",
+            160,
+            "sums by tiles of 256 columns and 160 rows with a and b swapped, of pieces along k if there are few, and a launch that adds and scales them: what is picked for few rows and for rows that fill these better, or one of the next"
+        ),
+        pieces!(run, "pieces_128", 128, "the same by 128 rows"),
+        pieces!(run, "pieces_96", 96, "the same by 96 rows"),
+        pieces!(run, "pieces_64", 64, "the same by 64 rows")
+    ),
 };
 
-fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {
+fn run(stream: &Stream, args: &mut Arguments<'_>, path: Option<How>) -> Result<()> {
     dispatch!(INFO, args.dtype("a")?, [crate::f8e4m3, crate::f8e5m2] => |Q| {
         dispatch!(INFO, args.dtype("c")?, float => |T| {
             let (a, a_scales) = (args.input("a")?, args.input("a_scales")?);

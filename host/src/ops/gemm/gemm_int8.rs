@@ -1,9 +1,11 @@
 //! Product of matrices of 8-bit integers on the tensor cores, with scales.
 
+use core::marker::PhantomData;
+
 use gpu_kernels::ops::gemm::gemm_int8 as gk;
 
 use super::product::{Path, Problem};
-use super::scaled::{C_TYPE, NAMES, ScaledProduct, Scales, Scaling, variants};
+use super::scaled::{C_TYPE, How, Kernels, NAMES, ScaledProduct, Scales, Scaling, pieces, variants};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::ops::quant::quantize_rows_int8;
@@ -67,7 +69,7 @@ pub fn gemm_int8_into<'a, T: Float>(
     b_scales: impl Into<View<'a, f32>>,
     c: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), Path::Fastest)
+    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), None)
 }
 
 fn launch<T: Float>(
@@ -77,7 +79,7 @@ fn launch<T: Float>(
     b: View<'_, i8>,
     b_scales: View<'_, f32>,
     c: ViewMut<'_, T>,
-    path: Path,
+    path: Option<How>,
 ) -> Result<()> {
     let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = b.dims(INFO.name, "b")?;
@@ -85,7 +87,21 @@ fn launch<T: Float>(
     require_depth(INFO.name, k)?;
     let scales =
         [Scales::of(&INFO, stream, "a_scales", a_scales, m)?, Scales::of(&INFO, stream, "b_scales", b_scales, n)?];
-    problem.launch_scaled::<gk::GemmInt8Hopper<T>, gk::GemmInt8Mma<T, 16>, gk::GemmInt8Mma<T, 1>>(stream, path, scales)
+    problem.launch_scaled::<Of<T>>(stream, path, scales)
+}
+
+/// The kernels.
+struct Of<T>(PhantomData<T>);
+
+impl<T: Float> Kernels<i8, i8, T> for Of<T> {
+    type Hopper = gk::GemmInt8Hopper<T>;
+    type Packed = gk::GemmInt8Mma<T, 16>;
+    type Any = gk::GemmInt8Mma<T, 1>;
+    type Pieces160 = gk::GemmInt8Pieces<160>;
+    type Pieces128 = gk::GemmInt8Pieces<128>;
+    type Pieces96 = gk::GemmInt8Pieces<96>;
+    type Pieces64 = gk::GemmInt8Pieces<64>;
+    type Sum = gk::GemmInt8Sum<T>;
 }
 
 /// Fails unless 32-bit sums can hold this number of products.
@@ -143,7 +159,7 @@ pub static GEMM_INT8: ScaledProduct = ScaledProduct {
     scaling: Scaling::Rows,
     b: DType::I8,
     production: &[(4096, 4096, 4096), (8192, 8192, 8192), (8192, 28672, 8192)],
-    launch: run,
+    launch: |stream, args, path| run(stream, args, (path != Path::Fastest).then_some(How::Fused(path))),
 };
 
 static INFO: OpInfo = OpInfo {
@@ -160,11 +176,22 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMM_INT8_MMA, gk::GEMM_INT8_HOPPER],
-    variants: variants!(run),
+    kernels: &[gk::GEMM_INT8_MMA, gk::GEMM_INT8_HOPPER, gk::GEMM_INT8_PIECES, gk::GEMM_INT8_SUM],
+    variants: variants!(
+        |stream, args, path| run(stream, args, Some(How::Fused(path))),
+        pieces!(
+            run,
+            "pieces_160",
+            160,
+            "sums by tiles of 256 columns and 160 rows with a and b swapped, of pieces along k if there are few, and a launch that adds and scales them: what is picked for few rows and for rows that fill these better, or one of the next"
+        ),
+        pieces!(run, "pieces_128", 128, "the same by 128 rows"),
+        pieces!(run, "pieces_96", 96, "the same by 96 rows"),
+        pieces!(run, "pieces_64", 64, "the same by 64 rows")
+    ),
 };
 
-fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {
+fn run(stream: &Stream, args: &mut Arguments<'_>, path: Option<How>) -> Result<()> {
     dispatch!(INFO, args.dtype("c")?, float => |T| {
         let (a, a_scales) = (args.input("a")?, args.input("a_scales")?);
         let (b, b_scales) = (args.input("b")?, args.input("b_scales")?);

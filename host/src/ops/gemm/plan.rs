@@ -1,7 +1,7 @@
 //! Selects the kernel of a product of few rows or columns, and what `warpsmith tune` has found faster than what is planned.
 
 use gpu_kernels::ops::gemm::Problem;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_K, BLOCK_M, CLUSTER, SWAPPED, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, CLUSTER, SWAPPED, WIDTHS};
 use gpu_kernels::ops::gemm::gemm::{pairs, ring, skinny, thin};
 
 use super::operand::{Major, OperandLayout};
@@ -67,14 +67,14 @@ pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u
     (n > m).then_some((rows, are_enough(rows)))
 }
 
-/// The elements of k of a piece, where a product of `[m, n]` results in tiles of `columns` columns is cut along k: so many that
-/// the pieces of all tiles are a wave, but no more pieces than have four stages each, and at least two.
-pub(crate) fn piece(multiprocessors: u32, [m, n]: [u32; 2], k: u32, columns: u32) -> u32 {
+/// The elements of k of a piece, where a product of `[m, n]` results in tiles of `columns` columns is cut along k into stages of
+/// `depth`: so many that the pieces of all tiles are a wave, but no more pieces than have four stages each, and at least two.
+pub(crate) fn piece(multiprocessors: u32, [m, n]: [u32; 2], [k, depth]: [u32; 2], columns: u32) -> u32 {
     let tiles = u64::from(m.div_ceil(CLUSTER * BLOCK_M)) * u64::from(n.div_ceil(columns));
-    let steps = k.div_ceil(BLOCK_K);
+    let steps = k.div_ceil(depth);
     let fill = u64::from(multiprocessors / CLUSTER) / tiles.max(1);
     let pieces = fill.min(u64::from(steps / 4)).max(2) as u32;
-    steps.div_ceil(pieces) * BLOCK_K
+    steps.div_ceil(pieces) * depth
 }
 
 /// Whether pairs of blocks are better than clusters of four and than tiles, for a product `[m, n]` of up to 64 rows or columns.
@@ -173,7 +173,10 @@ mod tests {
     #[test]
     fn pieces_are_of_whole_stages() {
         // At least two, and never more than all of k.
-        assert_eq!([super::piece(132, [9, 9], 65, 256), super::piece(1, [1 << 30, 1 << 30], 129, 64)], [64, 128]);
+        assert_eq!(
+            [super::piece(132, [9, 9], [65, 64], 256), super::piece(1, [1 << 30, 1 << 30], [129, 64], 64)],
+            [64, 128]
+        );
     }
 
     #[test]

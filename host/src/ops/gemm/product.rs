@@ -28,7 +28,7 @@ pub(super) enum Path {
 
 /// A product with checked sizes.
 pub(super) struct Problem<'a, A, B, C> {
-    info: &'static OpInfo,
+    pub(super) info: &'static OpInfo,
     names: [&'static str; 3],
     pub(super) a: Operand<'a, A>,
     pub(super) b: Operand<'a, B>,

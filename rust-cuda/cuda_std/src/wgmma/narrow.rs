@@ -51,21 +51,65 @@ macro_rules! narrow {
 }
 
 macro_rules! fp8 {
-    ($count:literal, $shape:literal, $e4m3:ident, $e4m3_registers:ident, $e5m2:ident, $e5m2_registers:ident) => {
+    (
+        $count:literal, $shape:literal, $e4m3:ident, $e4m3_registers:ident, $e5m2:ident, $e5m2_registers:ident,
+        $by_e5m2:ident, $by_e5m2_registers:ident
+    ) => {
         narrow!(f32, $count, $shape, ".f32.e4m3.e4m3", ", 1, 1", $e4m3, $e4m3_registers);
         narrow!(f32, $count, $shape, ".f32.e5m2.e4m3", ", 1, 1", $e5m2, $e5m2_registers);
+        narrow!(f32, $count, $shape, ".f32.e4m3.e5m2", ", 1, 1", $by_e5m2, $by_e5m2_registers);
     };
 }
 
-fp8!(16, "m64n32k32", m64n32k32_e4m3, m64n32k32_e4m3_a_registers, m64n32k32_e5m2_e4m3, m64n32k32_e5m2_e4m3_a_registers);
-fp8!(32, "m64n64k32", m64n64k32_e4m3, m64n64k32_e4m3_a_registers, m64n64k32_e5m2_e4m3, m64n64k32_e5m2_e4m3_a_registers);
+fp8!(
+    16,
+    "m64n32k32",
+    m64n32k32_e4m3,
+    m64n32k32_e4m3_a_registers,
+    m64n32k32_e5m2_e4m3,
+    m64n32k32_e5m2_e4m3_a_registers,
+    m64n32k32_e4m3_e5m2,
+    m64n32k32_e4m3_e5m2_a_registers
+);
+fp8!(
+    32,
+    "m64n64k32",
+    m64n64k32_e4m3,
+    m64n64k32_e4m3_a_registers,
+    m64n64k32_e5m2_e4m3,
+    m64n64k32_e5m2_e4m3_a_registers,
+    m64n64k32_e4m3_e5m2,
+    m64n64k32_e4m3_e5m2_a_registers
+);
+fp8!(
+    48,
+    "m64n96k32",
+    m64n96k32_e4m3,
+    m64n96k32_e4m3_a_registers,
+    m64n96k32_e5m2_e4m3,
+    m64n96k32_e5m2_e4m3_a_registers,
+    m64n96k32_e4m3_e5m2,
+    m64n96k32_e4m3_e5m2_a_registers
+);
 fp8!(
     64,
     "m64n128k32",
     m64n128k32_e4m3,
     m64n128k32_e4m3_a_registers,
     m64n128k32_e5m2_e4m3,
-    m64n128k32_e5m2_e4m3_a_registers
+    m64n128k32_e5m2_e4m3_a_registers,
+    m64n128k32_e4m3_e5m2,
+    m64n128k32_e4m3_e5m2_a_registers
+);
+fp8!(
+    80,
+    "m64n160k32",
+    m64n160k32_e4m3,
+    m64n160k32_e4m3_a_registers,
+    m64n160k32_e5m2_e4m3,
+    m64n160k32_e5m2_e4m3_a_registers,
+    m64n160k32_e4m3_e5m2,
+    m64n160k32_e4m3_e5m2_a_registers
 );
 fp8!(
     96,
@@ -73,7 +117,9 @@ fp8!(
     m64n192k32_e4m3,
     m64n192k32_e4m3_a_registers,
     m64n192k32_e5m2_e4m3,
-    m64n192k32_e5m2_e4m3_a_registers
+    m64n192k32_e5m2_e4m3_a_registers,
+    m64n192k32_e4m3_e5m2,
+    m64n192k32_e4m3_e5m2_a_registers
 );
 fp8!(
     128,
@@ -81,10 +127,14 @@ fp8!(
     m64n256k32_e4m3,
     m64n256k32_e4m3_a_registers,
     m64n256k32_e5m2_e4m3,
-    m64n256k32_e5m2_e4m3_a_registers
+    m64n256k32_e5m2_e4m3_a_registers,
+    m64n256k32_e4m3_e5m2,
+    m64n256k32_e4m3_e5m2_a_registers
 );
 
 narrow!(i32, 32, "m64n64k32", ".s32.s8.s8", "", m64n64k32_s8, m64n64k32_s8_a_registers);
+narrow!(i32, 48, "m64n96k32", ".s32.s8.s8", "", m64n96k32_s8, m64n96k32_s8_a_registers);
 narrow!(i32, 64, "m64n128k32", ".s32.s8.s8", "", m64n128k32_s8, m64n128k32_s8_a_registers);
+narrow!(i32, 80, "m64n160k32", ".s32.s8.s8", "", m64n160k32_s8, m64n160k32_s8_a_registers);
 narrow!(i32, 96, "m64n192k32", ".s32.s8.s8", "", m64n192k32_s8, m64n192k32_s8_a_registers);
 narrow!(i32, 128, "m64n256k32", ".s32.s8.s8", "", m64n256k32_s8, m64n256k32_s8_a_registers);

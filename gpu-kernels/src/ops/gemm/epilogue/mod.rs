@@ -11,21 +11,42 @@ use cuda_std::vector::Pack;
 use super::super::activation::{gelu, silu, times_sigmoid};
 use super::Problem;
 
-pub(super) use self::swapped::Swapped;
+pub(super) use self::swapped::{Raw, Swapped};
 
 /// The type that a sum is held in.
 pub(super) trait Sum: Copy {
+    /// The sum of nothing.
+    const ZERO: Self;
+
     /// The sum in f32.
     fn to_f32(self) -> f32;
+
+    /// Its bits as those of an f32.
+    fn bits(self) -> f32;
+
+    /// The sum of two.
+    fn plus(self, other: Self) -> Self;
 
     /// The sum times a number, which is 1 for integers.
     fn times(self, factor: f32) -> Self;
 }
 
 impl Sum for f32 {
+    const ZERO: Self = 0.0;
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self
+    }
+
+    #[inline(always)]
+    fn bits(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self + other
     }
 
     #[inline(always)]
@@ -35,9 +56,21 @@ impl Sum for f32 {
 }
 
 impl Sum for i32 {
+    const ZERO: Self = 0;
+
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self as f32
+    }
+
+    #[inline(always)]
+    fn bits(self) -> f32 {
+        f32::from_bits(self as u32)
+    }
+
+    #[inline(always)]
+    fn plus(self, other: Self) -> Self {
+        self.wrapping_add(other)
     }
 
     #[inline(always)]
@@ -61,6 +94,9 @@ pub(super) trait Epilogue: Copy {
 
     /// Whether the operands are swapped, so that rows of the sums are columns of C.
     const SWAPPED: bool = false;
+
+    /// Whether sums are stored as they are, in whatever type.
+    const RAW: bool = false;
 
     /// The result of the two sums.
     #[inline(always)]
@@ -174,8 +210,21 @@ pub(super) struct Scales {
 impl Scales {
     /// Those of A's rows and of B's, `steps` apart.
     #[inline(always)]
-    pub(super) fn of(problem: &Problem, [a, b]: [*const f32; 2], [a_step, b_step]: [u32; 2]) -> Self {
-        Self { rows: Along::new(a, a_step, problem.m), columns: Along::new(b, b_step, problem.n) }
+    pub(super) fn of(problem: &Problem, scales: [*const f32; 2], steps: [u32; 2]) -> Self {
+        Self::new([problem.m, problem.n], scales, steps)
+    }
+
+    /// Those of `m` rows of A and of `n` of B.
+    #[inline(always)]
+    pub(super) fn new([m, n]: [u32; 2], [a, b]: [*const f32; 2], [a_step, b_step]: [u32; 2]) -> Self {
+        Self { rows: Along::new(a, a_step, m), columns: Along::new(b, b_step, n) }
+    }
+
+    /// Neighbouring sums of a row times their scales.
+    #[inline(always)]
+    pub(super) unsafe fn times<S: Sum, const N: usize>(&self, row: u32, column: u32, sums: [S; N]) -> [f32; N] {
+        let scale = self.rows.at(row);
+        array::from_fn(|i| sums[i].to_f32() * scale * self.columns.at(column + i as u32))
     }
 }
 

@@ -10,6 +10,31 @@ use super::{Epilogue, Factor, Four, Linear, each};
 #[derive(Clone, Copy)]
 pub(in super::super) struct Swapped<E>(pub(in super::super) E);
 
+/// Stores the sums of swapped operands as they are, for a launch that adds them.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Raw;
+
+impl Epilogue for Raw {
+    type Row = ();
+    type Read = ();
+
+    const SWAPPED: bool = true;
+    const RAW: bool = true;
+
+    #[inline(always)]
+    unsafe fn row(&self, _: u32) {}
+
+    #[inline(always)]
+    unsafe fn read<const N: usize>(&self, _: [(); 2], _: u32) -> [(); N] {
+        [(); N]
+    }
+
+    #[inline(always)]
+    unsafe fn apply<const N: usize>(&self, _: [(); 2], _: u32, _: [(); N], sums: [Four<f32>; N]) -> [Four<f32>; N] {
+        sums
+    }
+}
+
 impl Epilogue for Swapped<Factor> {
     type Row = ();
     type Read = ();

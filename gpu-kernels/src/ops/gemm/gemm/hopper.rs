@@ -9,8 +9,8 @@ use super::super::epilogue::{Factor, Swapped};
 use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
-    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, PANEL, STAGE_BYTES, STORE_M, SWAPPED, TALL,
-    TALL_THREADS, THREADS, TILE, TILES, UNITS, WARP_ROWS, WIDTHS, loaded, shared_bytes, slab_columns,
+    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, PANEL, STAGE_BYTES, STORE_M, SWAPPED,
+    SWAPPED_8, TALL, TALL_THREADS, THREADS, TILE, TILES, UNITS, WARP_ROWS, WIDTHS, loaded, shared_bytes, slab_columns,
     tall_shared_bytes,
 };
 

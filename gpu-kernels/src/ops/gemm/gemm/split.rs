@@ -35,7 +35,7 @@ use cuda_std::launch::Fields;
 use cuda_std::vector::Pack;
 use cuda_std::{kernel, math, thread};
 
-use super::super::epilogue::{Epilogue, Factor};
+use super::super::epilogue::{Epilogue, Factor, Scales, Sum};
 
 /// Threads of a block.
 pub const THREADS: u32 = 256;
@@ -87,17 +87,17 @@ pub unsafe fn gemm_sum<C: Element>(
 }
 
 /// The sums of a thread, in neighbouring columns of a row.
-pub(in super::super) struct Four {
+pub(in super::super) struct Four<S> {
     pub(in super::super) row: u64,
     /// The first, which may be behind those of C.
     pub(in super::super) column: u32,
-    pub(in super::super) sum: [f32; COLUMNS as usize],
+    pub(in super::super) sum: [S; COLUMNS as usize],
 }
 
-impl Four {
+impl<S: Sum> Four<S> {
     /// Adds the thread's part of the pieces, if it has one.
     #[inline(always)]
-    pub(in super::super) unsafe fn of(pieces: *const f32, sums: &Sums) -> Option<Self> {
+    pub(in super::super) unsafe fn of(pieces: *const S, sums: &Sums) -> Option<Self> {
         let index = u64::from(thread::block_idx_x()) * u64::from(THREADS) + u64::from(thread::thread_idx_x());
         let packs = NonZeroU64::MIN.saturating_add(u64::from(sums.packs) - 1);
         let (row, column) = (index / packs, (index % packs) as u32 * COLUMNS);
@@ -106,21 +106,39 @@ impl Four {
         }
         let apart = (u64::from(sums.m) * packs.get() * u64::from(COLUMNS)) as usize;
         let mut from = pieces.add((index * u64::from(COLUMNS)) as usize);
-        let mut sum = [0.0f32; COLUMNS as usize];
+        let mut sum = [S::ZERO; COLUMNS as usize];
         let mut left = sums.pieces;
         while left > 0 {
             let ahead: [_; AHEAD as usize] = array::from_fn(|i| {
                 let is_needed = (i as u32) < left;
-                if is_needed { Pack::<f32, 4>::load(from.wrapping_add(i * apart)).0 } else { [0.0; 4] }
+                if is_needed { Pack::<S, 4>::load(from.wrapping_add(i * apart)).0 } else { [S::ZERO; 4] }
             });
             for piece in ahead {
-                sum = array::from_fn(|i| sum[i] + piece[i]);
+                sum = array::from_fn(|i| sum[i].plus(piece[i]));
             }
             from = from.wrapping_add(AHEAD as usize * apart);
             left = left.saturating_sub(AHEAD);
         }
         Some(Self { row, column, sum })
     }
+}
+
+/// C = diag(sᵃ)·(the sum of the pieces)·diag(sᵇ), for the kernels of products of 8 bits.
+///
+/// # Safety
+/// As for [`gemm_sum`]; the scales are `steps` apart and valid.
+#[inline(always)]
+pub(in super::super) unsafe fn scaled<S: Sum, C: Element>(
+    pieces: *const S,
+    c: *mut C,
+    sums: Sums,
+    scales: [*const f32; 2],
+    steps: [u32; 2],
+) {
+    let Some(Four { row, column, sum }) = Four::of(pieces, &sums) else { return };
+    let values = Scales::new([sums.m, sums.n], scales, steps).times(row as u32, column, sum);
+    let to = c.wrapping_add((row * sums.ldc) as usize + column as usize);
+    store(to, sums.n.saturating_sub(column), values);
 }
 
 /// Whether there are [`COLUMNS`] elements, of `left`, at a multiple of their size.

@@ -46,12 +46,12 @@ use cuda_std::wgmma::{self, Descriptor, Registers};
 use cuda_std::{cluster, fence, regs, thread, tma, warp};
 
 use super::Problem;
-use super::epilogue::Epilogue;
+use super::epilogue::{Epilogue, Raw, Sum};
 
 pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
 use self::memory::{TALL_BYTES, TALL_STAGES, TOLD, WIDE_BYTES, WIDE_STAGES, b_bytes, stages};
 pub use self::memory::{loaded, shared_bytes, tall_shared_bytes};
-pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Tf32};
+pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Swapped8, Tf32};
 use self::produce::produce;
 pub(super) use self::store::Output;
 pub use self::store::{ADD, DIRECT, TILES, UNITS, WARP_ROWS};
@@ -73,6 +73,8 @@ pub const FINE_WIDTHS: [u32; 8] = [BLOCK_N, 208, 192, 160, 144, 128, 96, 64];
 pub const FINE_WIDTHS_F32: [u32; 6] = [BLOCK_N, 192, 160, 128, 96, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
 pub const SWAPPED: [u32; 7] = [208, 192, 160, 144, 128, 96, 64];
+/// The same of operands of 8 bits.
+pub const SWAPPED_8: [u32; 4] = [160, 128, 96, 64];
 /// Depth of a stage in bytes: a row of the widest swizzle.
 pub const STAGE_BYTES: u32 = 128;
 /// Rows and columns of a panel of 16-bit elements.
@@ -243,6 +245,29 @@ where
         (96, false) => columns!(96, 96, of, epilogue, each),
         (96, true) => columns!(96, 128, of, epilogue, each),
         _ => columns!(64, 64, of, epilogue, each),
+    }
+}
+
+/// The one that computes pieces of swapped operands of 8 bits, by tiles of `N` columns, one of [`SWAPPED_8`].
+#[inline(always)]
+pub(super) unsafe fn run_pieces<M, S: Sum, const N: u32>(of: Matrices<'_, f32>, each: u32)
+where
+    M: Multiply<{ sums(160) }, Sum = S>
+        + Multiply<{ sums(128) }, Sum = S>
+        + Multiply<{ sums(96) }, Sum = S>
+        + Multiply<{ sums(64) }, Sum = S>,
+    [S; sums(160)]: Registers,
+    [S; sums(128)]: Registers,
+    [S; sums(96)]: Registers,
+    [S; sums(64)]: Registers,
+{
+    type C = f32;
+    type E = Raw;
+    match N {
+        160 => columns!(160, 160, of, Raw, each),
+        128 => columns!(128, 128, of, Raw, each),
+        96 => columns!(96, 96, of, Raw, each),
+        _ => columns!(64, 64, of, Raw, each),
     }
 }
 

@@ -96,6 +96,49 @@ impl Multiply<SUMS> for Integers8 {
     }
 }
 
+/// E4M3 by `Q`: the operands of [`Floats8`] swapped.
+pub(in super::super) struct Swapped8<Q>(PhantomData<Q>);
+
+impl<Q: Float8> Operands for Swapped8<Q> {
+    const BYTES: u32 = 1;
+}
+
+/// The narrower products of operands of 8 bits.
+macro_rules! narrower {
+    ($($sums:literal: $e4m3:ident, $e5m2:ident, $s8:ident;)+) => {$(
+        impl<Q: Float8> Multiply<$sums> for Swapped8<Q> {
+            type Sum = f32;
+            const ZERO: f32 = 0.0;
+
+            #[inline(always)]
+            unsafe fn multiply(sums: &mut [f32; $sums], a: Descriptor, b: Descriptor, accumulate: bool) {
+                if Q::IS_E4M3 {
+                    wgmma::$e4m3(sums, a, b, accumulate);
+                } else {
+                    wgmma::$e5m2(sums, a, b, accumulate);
+                }
+            }
+        }
+
+        impl Multiply<$sums> for Integers8 {
+            type Sum = i32;
+            const ZERO: i32 = 0;
+
+            #[inline(always)]
+            unsafe fn multiply(sums: &mut [i32; $sums], a: Descriptor, b: Descriptor, accumulate: bool) {
+                wgmma::$s8(sums, a, b, accumulate);
+            }
+        }
+    )+};
+}
+
+narrower! {
+    32: m64n64k32_e4m3, m64n64k32_e4m3_e5m2, m64n64k32_s8;
+    48: m64n96k32_e4m3, m64n96k32_e4m3_e5m2, m64n96k32_s8;
+    64: m64n128k32_e4m3, m64n128k32_e4m3_e5m2, m64n128k32_s8;
+    80: m64n160k32_e4m3, m64n160k32_e4m3_e5m2, m64n160k32_s8;
+}
+
 /// f32, of which the tensor cores take the upper 19 bits.
 pub(in super::super) struct Tf32;
 

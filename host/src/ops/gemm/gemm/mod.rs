@@ -16,7 +16,7 @@ pub(super) use operator::{joined, kernels};
 pub(crate) use padded::WORTH as WORTH_COPYING;
 pub(super) use path::{Facts, Path};
 pub use problem::Scalar;
-pub(super) use split::pieces;
+pub(super) use split::{Pieces, pieces};
 
 use cuda_std::float::Half;
 

@@ -5,8 +5,8 @@ use core::iter;
 use gpu_kernels::ops::gemm::gemm::hopper::{self, BLOCK_K, BLOCK_N, SWAPPED};
 use gpu_kernels::ops::gemm::gemm::{pairs, skinny, thin};
 
+use super::super::cost::Shape;
 use super::super::cost::Tiles::{self, Columns, Pieces, Swapped, SwappedPieces, Tall};
-use super::super::cost::{self, Shape};
 use super::super::operand::{Major, OperandLayout, gains_from_copies};
 use super::super::plan;
 use super::padded;
@@ -15,6 +15,8 @@ use crate::runtime::stream::Stream;
 
 /// What L2 reads of memory at a time, in bytes.
 const SECTOR: u64 = 32;
+/// Bytes of an element of an operand.
+const BYTES: u32 = 2;
 
 /// Which kernel computes a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,9 +241,9 @@ impl Facts {
 
     pub(in super::super) fn shape(&self) -> Shape {
         let in_sectors = self.operands.map(|OperandLayout { strides: [_, row, along_k], .. }| {
-            let elements = SECTOR / cost::BYTES;
+            let elements = SECTOR / u64::from(BYTES);
             (row == 1 || row.is_multiple_of(elements)) && (along_k == 1 || along_k.is_multiple_of(elements))
         });
-        Shape { sizes: self.sizes, in_sectors }
+        Shape { sizes: self.sizes, bytes: BYTES, in_sectors }
     }
 }

@@ -2,6 +2,7 @@
 
 use cuda_std::float::{Element, Half};
 use gpu_kernels::ops::gemm as gk;
+use gpu_kernels::ops::gemm::gemm::hopper::BLOCK_K;
 use gpu_kernels::ops::gemm::gemm::split::{COLUMNS, GemmSum, Sums, THREADS};
 
 use super::super::cost::Tiles;
@@ -26,10 +27,26 @@ pub(in super::super) struct Pieces {
 
 impl Pieces {
     /// Memory for so many of `[m, n]` each, whose rows are whole packs.
-    fn uninit(stream: &Stream, count: u32, [m, n]: [u32; 2]) -> Result<Self> {
+    pub(in super::super) fn uninit(stream: &Stream, count: u32, [m, n]: [u32; 2]) -> Result<Self> {
         let packs = n.div_ceil(COLUMNS);
         let sums = Tensor::uninit(stream, [count, m, packs * COLUMNS].map(|size| size as usize))?;
         Ok(Self { sums, count, packs })
+    }
+
+    /// The sizes of the products whose results they are, of operands that TMA loads, as zeros where there is none.
+    pub(in super::super) fn sizes(&self, sizes: &gk::Problem) -> gk::Problem {
+        let row = self.packs * COLUMNS;
+        let gk::Problem { m, a: [_, a, a_k], b: [_, b, b_k], .. } = *sizes;
+        gk::Problem {
+            a: [0, a, a_k],
+            b: [0, b, b_k],
+            c: [u64::from(m) * u64::from(row), u64::from(row)],
+            n: row,
+            batch: self.count,
+            alpha: 1.0,
+            beta: 0.0,
+            ..*sizes
+        }
     }
 
     /// What a launch that adds them takes, for an `[m, n]` result with this row stride.
@@ -60,15 +77,11 @@ pub(in super::super) fn pieces<T: Float + Half>(
         _ => None,
     };
     let multiprocessors = stream.device().info().multiprocessors;
-    let each = cut.map_or(0, |(_, sides, columns)| plan::piece(multiprocessors, sides, k, columns));
+    let each = cut.map_or(0, |(_, sides, columns)| plan::piece(multiprocessors, sides, [k, BLOCK_K], columns));
     let count = if each == 0 { 1 } else { k.div_ceil(each) };
     let mut pieces = Pieces::uninit(stream, count, [m, n])?;
-    let row = u64::from(pieces.packs * COLUMNS);
-    let mut sizes = gk::Problem { c: [u64::from(m) * row, row], batch: count, ..sizes };
-    if each != 0 {
-        // Pieces of one product, which TMA loads as zeros where there is none.
-        (sizes.a[0], sizes.b[0], sizes.n) = (0, 0, row as u32);
-    }
+    let of_pieces = pieces.sizes(&sizes);
+    let sizes = if each == 0 { gk::Problem { n, ..of_pieces } } else { of_pieces };
     let problem = Problem { info, a, b, c: pieces.sums.view_mut(), scale: None, sizes, each };
     problem.launch_by(stream, cut.map_or(path, |(tiles, ..)| Path::Tiles(tiles)))?;
     Ok(pieces)

@@ -17,7 +17,7 @@ pub(in super::super) const A_TYPE: ParamInfo =
 
 /// The two paths of an operator, launched with `$run`, and further variants.
 macro_rules! variants {
-    ($run:expr $(, $more:expr)?) => {
+    ($run:expr $(, $more:expr)*) => {
         &[
             Variant {
                 name: "hopper",
@@ -31,11 +31,27 @@ macro_rules! variants {
                 applies: |_, _| true,
                 launch: |stream, args, _| ($run)(stream, args, Path::Mma),
             },
-            $($more,)?
+            $($more,)*
         ]
     };
 }
 pub(in super::super) use variants;
+
+/// The variant that computes sums by tiles of so many rows, launched with `$run`.
+macro_rules! pieces {
+    ($run:expr, $name:literal, $rows:literal, $doc:literal) => {
+        Variant {
+            name: $name,
+            doc: $doc,
+            applies: |device, case| {
+                let of = case.dims(["m", "n"]).is_ok_and(|sizes| !sizes.contains(&0));
+                of && ScaledProduct::fits_hopper(device, case)
+            },
+            launch: |stream, args, _| ($run)(stream, args, Some(How::Pieces($rows))),
+        }
+    };
+}
+pub(in super::super) use pieces;
 
 /// The unit that has a scale of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]

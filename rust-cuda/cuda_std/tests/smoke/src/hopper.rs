@@ -191,21 +191,30 @@ macro_rules! other_products {
 
 other_products! {
     float32: f32, 16, [
-        m64n32k32_e4m3 m64n32k32_e4m3_a_registers m64n32k32_e5m2_e4m3 m64n32k32_e5m2_e4m3_a_registers];
+        m64n32k32_e4m3 m64n32k32_e4m3_a_registers
+        m64n32k32_e5m2_e4m3 m64n32k32_e5m2_e4m3_a_registers m64n32k32_e4m3_e5m2 m64n32k32_e4m3_e5m2_a_registers];
     float64: f32, 32, [
         m64n64k8_tf32 m64n64k8_tf32_a_registers m64n64k32_e4m3 m64n64k32_e4m3_a_registers
-        m64n64k32_e5m2_e4m3 m64n64k32_e5m2_e4m3_a_registers];
+        m64n64k32_e5m2_e4m3 m64n64k32_e5m2_e4m3_a_registers m64n64k32_e4m3_e5m2 m64n64k32_e4m3_e5m2_a_registers];
+    float96: f32, 48, [
+        m64n96k32_e4m3 m64n96k32_e4m3_a_registers
+        m64n96k32_e5m2_e4m3 m64n96k32_e5m2_e4m3_a_registers m64n96k32_e4m3_e5m2 m64n96k32_e4m3_e5m2_a_registers];
     float128: f32, 64, [
         m64n128k8_tf32 m64n128k8_tf32_a_registers m64n128k32_e4m3 m64n128k32_e4m3_a_registers
-        m64n128k32_e5m2_e4m3 m64n128k32_e5m2_e4m3_a_registers];
+        m64n128k32_e5m2_e4m3 m64n128k32_e5m2_e4m3_a_registers m64n128k32_e4m3_e5m2 m64n128k32_e4m3_e5m2_a_registers];
+    float160: f32, 80, [
+        m64n160k32_e4m3 m64n160k32_e4m3_a_registers
+        m64n160k32_e5m2_e4m3 m64n160k32_e5m2_e4m3_a_registers m64n160k32_e4m3_e5m2 m64n160k32_e4m3_e5m2_a_registers];
     float192: f32, 96, [
         m64n192k8_tf32 m64n192k8_tf32_a_registers m64n192k32_e4m3 m64n192k32_e4m3_a_registers
-        m64n192k32_e5m2_e4m3 m64n192k32_e5m2_e4m3_a_registers];
+        m64n192k32_e5m2_e4m3 m64n192k32_e5m2_e4m3_a_registers m64n192k32_e4m3_e5m2 m64n192k32_e4m3_e5m2_a_registers];
     float256: f32, 128, [
         m64n256k8_tf32 m64n256k8_tf32_a_registers m64n256k32_e4m3 m64n256k32_e4m3_a_registers
-        m64n256k32_e5m2_e4m3 m64n256k32_e5m2_e4m3_a_registers];
+        m64n256k32_e5m2_e4m3 m64n256k32_e5m2_e4m3_a_registers m64n256k32_e4m3_e5m2 m64n256k32_e4m3_e5m2_a_registers];
     integer64: i32, 32, [m64n64k32_s8 m64n64k32_s8_a_registers];
+    integer96: i32, 48, [m64n96k32_s8 m64n96k32_s8_a_registers];
     integer128: i32, 64, [m64n128k32_s8 m64n128k32_s8_a_registers];
+    integer160: i32, 80, [m64n160k32_s8 m64n160k32_s8_a_registers];
     integer192: i32, 96, [m64n192k32_s8 m64n192k32_s8_a_registers];
     integer256: i32, 128, [m64n256k32_s8 m64n256k32_s8_a_registers];
 }

@@ -199,7 +199,7 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
             array::from_fn(|i| {
                 let at = first + 4 * i;
                 let Pack(sums) = Pack([acc[at], acc[at + 1], acc[at + 2], acc[at + 3]]).forget();
-                let [a, b, c, d] = sums.map(S::to_f32);
+                let [a, b, c, d] = sums.map(if E::RAW { S::bits } else { S::to_f32 });
                 [[a, b], [c, d]]
             })
         };
