@@ -1,9 +1,11 @@
 //! Product of matrices of 8-bit floats with block-wise scales.
 
+use cuda_std::launch::DevicePtr;
+use gpu_kernels::ops::gemm::gemm::split::{GEMM_SUM, GemmSum};
 use gpu_kernels::ops::gemm::gemm_fp8_blocks as gk;
 
 use super::product::{Path, Problem};
-use super::scaled::{C_TYPE, NAMES, ScaledProduct, Scaling, of_blocks, variants};
+use super::scaled::{C_TYPE, How, NAMES, ScaledProduct, Scaling, of_blocks, pieces, variants};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -68,7 +70,7 @@ pub fn gemm_fp8_blocks_into<'a, T: Float>(
     b_scales: impl Into<View<'a, f32>>,
     c: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
-    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), Path::Fastest)
+    launch(stream, a.into(), a_scales.into(), b.into(), b_scales.into(), c.into(), None)
 }
 
 fn launch<T: Float>(
@@ -78,7 +80,7 @@ fn launch<T: Float>(
     b: View<'_, f8e4m3>,
     b_scales: View<'_, f32>,
     c: ViewMut<'_, T>,
-    path: Path,
+    how: Option<How>,
 ) -> Result<()> {
     const GROUP: usize = gk::GROUP as usize;
     let [m, k]: [usize; 2] = a.dims(INFO.name, "a")?;
@@ -86,12 +88,35 @@ fn launch<T: Float>(
     let problem = Problem::of_rows(&INFO, NAMES, a, b, c)?;
     let groups = k.div_ceil(GROUP);
     let scales = of_blocks(&INFO, stream, [a_scales, b_scales], [[m, groups], [n.div_ceil(GROUP), groups]])?;
-    problem.launch_blocks::<gk::GemmFp8BlocksHopper<T>, gk::GemmFp8BlocksMma<T, 16>, gk::GemmFp8BlocksMma<T, 1>, _>(
-        stream,
-        path,
-        gk::BLOCK_N,
-        scales,
-    )
+    let [of_a, of_b] = scales;
+    let by_pieces = |problem: &mut Problem<'_, f8e4m3, f8e4m3, T>, rows| {
+        let pieces = problem.sums(stream, rows, |grid, (b, a, map, pieces, problem, store, each)| {
+            let args = (b, a, map, pieces, problem, store, each, of_a, of_b);
+            // SAFETY: the maps describe live tensors of these sizes, the pieces are this call's, and there is a scale for each block.
+            unsafe {
+                match rows {
+                    160 => stream.launch::<gk::pieces::GemmFp8BlocksPieces<160>>(grid, args),
+                    128 => stream.launch::<gk::pieces::GemmFp8BlocksPieces<128>>(grid, args),
+                    96 => stream.launch::<gk::pieces::GemmFp8BlocksPieces<96>>(grid, args),
+                    _ => stream.launch::<gk::pieces::GemmFp8BlocksPieces<64>>(grid, args),
+                }
+            }
+        })?;
+        let Some(blocks) = pieces.blocks(&INFO, "c")? else { return Ok(()) };
+        let (from, c) = (pieces.sums.view().ptr(stream)?, problem.c.ptr_mut(stream)?);
+        let args = (from, c, DevicePtr::null(), pieces.to(&problem.sizes), 1.0, 0.0);
+        // SAFETY: the pieces are live and have these sizes; c is borrowed mutably and has these sizes.
+        unsafe { stream.launch::<GemmSum<T>>(blocks, args) }
+    };
+    type Hopper<T> = gk::GemmFp8BlocksHopper<T>;
+    problem.launch_how(stream, how, by_pieces, |problem, path| {
+        problem.launch_blocks::<Hopper<T>, gk::GemmFp8BlocksMma<T, 16>, gk::GemmFp8BlocksMma<T, 1>, _>(
+            stream,
+            path,
+            gk::BLOCK_N,
+            scales,
+        )
+    })
 }
 
 /// The operator's entry in the registry.
@@ -100,7 +125,7 @@ pub static GEMM_FP8_BLOCKS: ScaledProduct = ScaledProduct {
     scaling: Scaling::Blocks(gk::GROUP as usize),
     b: DType::F8E4M3,
     production: &[(4096, 4096, 4096), (8192, 8192, 8192), (4096, 7168, 7168)],
-    launch: run,
+    launch: |stream, args, path| run(stream, args, (path != Path::Fastest).then_some(How::Fused(path))),
 };
 
 static INFO: OpInfo = OpInfo {
@@ -117,14 +142,25 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMM_FP8_BLOCKS_MMA, gk::GEMM_FP8_BLOCKS_HOPPER],
-    variants: variants!(run),
+    kernels: &[gk::GEMM_FP8_BLOCKS_MMA, gk::GEMM_FP8_BLOCKS_HOPPER, gk::pieces::GEMM_FP8_BLOCKS_PIECES, GEMM_SUM],
+    variants: variants!(
+        |stream, args, path| run(stream, args, Some(How::Fused(path))),
+        pieces!(
+            run,
+            "pieces_160",
+            160,
+            "sums by tiles of 256 columns and 160 rows with a and b swapped, of pieces along k if there are few, and a launch that adds them: what is picked for few rows and for rows that fill these better, or one of the next"
+        ),
+        pieces!(run, "pieces_128", 128, "the same by 128 rows"),
+        pieces!(run, "pieces_96", 96, "the same by 96 rows"),
+        pieces!(run, "pieces_64", 64, "the same by 64 rows")
+    ),
 };
 
-fn run(stream: &Stream, args: &mut Arguments<'_>, path: Path) -> Result<()> {
+fn run(stream: &Stream, args: &mut Arguments<'_>, how: Option<How>) -> Result<()> {
     dispatch!(INFO, args.dtype("c")?, float => |T| {
         let (a, a_scales) = (args.input("a")?, args.input("a_scales")?);
         let (b, b_scales) = (args.input("b")?, args.input("b_scales")?);
-        launch::<T>(stream, a, a_scales, b, b_scales, args.output("c")?, path)
+        launch::<T>(stream, a, a_scales, b, b_scales, args.output("c")?, how)
     })
 }

@@ -179,11 +179,11 @@ fn launch_summed<T: Float + Half>(
     facts: [Facts; 2],
     activation: Activation,
 ) -> Result<()> {
-    let gpu_kernels::ops::gemm::Problem { m, n, k, c: [_, ldc], .. } = problem.sizes;
+    let gpu_kernels::ops::gemm::Problem { m, n, k, .. } = problem.sizes;
     let of = |weight, facts: Facts| gemm::pieces(&INFO, stream, [problem.a, weight], [m, n, k], facts.planned(stream));
     let (gate, up) = (of(problem.b, facts[0])?, of(up, facts[1])?);
     let Some(blocks) = gate.blocks(&INFO, "y")? else { return Ok(()) };
-    let sums = gate.to(ldc, [m, n]);
+    let sums = gate.to(&problem.sizes);
     let (gate, of_up) = (gate.sums.view().ptr(stream)?, up.sums.view().ptr(stream)?);
     let args = (gate, of_up, problem.c.ptr_mut(stream)?, sums, up.count, activation.number());
     // SAFETY: the pieces are live and have these sizes, and y, which has them too, is borrowed mutably.

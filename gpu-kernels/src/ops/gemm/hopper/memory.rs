@@ -39,12 +39,12 @@ pub(super) const TALL_STAGES: usize = stages(TALL_CONSUMERS, TALL[1]);
 pub(super) const WIDE_BYTES: usize = b_bytes(BLOCK_N);
 pub(super) const WIDE_STAGES: usize = stages(CONSUMERS, BLOCK_N);
 
-pub(super) const fn b_bytes(block_n: u32) -> usize {
+pub(in super::super) const fn b_bytes(block_n: u32) -> usize {
     (block_n * STAGE_BYTES) as usize
 }
 
 /// As many stages as there is memory for, beside 16 KiB per consumer for the epilogue.
-pub(super) const fn stages(consumers: u32, block_n: u32) -> usize {
+pub(in super::super) const fn stages(consumers: u32, block_n: u32) -> usize {
     let slabs = (consumers * 2 * SLAB_BYTES) as usize;
     (224 * 1024 - slabs) / ((consumers * PANEL_BYTES) as usize + b_bytes(block_n))
 }

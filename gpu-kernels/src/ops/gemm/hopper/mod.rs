@@ -49,7 +49,8 @@ use super::Problem;
 use super::epilogue::{Epilogue, Raw, Sum};
 
 pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
-use self::memory::{TALL_BYTES, TALL_STAGES, TOLD, WIDE_BYTES, WIDE_STAGES, b_bytes, stages};
+use self::memory::{TALL_BYTES, TALL_STAGES, TOLD, WIDE_BYTES, WIDE_STAGES};
+pub(super) use self::memory::{b_bytes, stages};
 pub use self::memory::{loaded, shared_bytes, tall_shared_bytes};
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Swapped8, Tf32};
 use self::produce::produce;

@@ -132,7 +132,7 @@ impl Tiles {
 
     /// Those of pieces of one product, each of so many elements along k; of whole products, if that is 0.
     #[inline(always)]
-    pub(super) fn in_pieces(self, each: u32) -> Self {
+    pub(in super::super) fn in_pieces(self, each: u32) -> Self {
         Self { each, ..self }
     }
 

@@ -49,8 +49,9 @@ impl Pieces {
         }
     }
 
-    /// What a launch that adds them takes, for an `[m, n]` result with this row stride.
-    pub(in super::super) fn to(&self, ldc: u64, [m, n]: [u32; 2]) -> Sums {
+    /// What a launch that adds them takes, for a result of these sizes.
+    pub(in super::super) fn to(&self, sizes: &gk::Problem) -> Sums {
+        let gk::Problem { m, n, c: [_, ldc], .. } = *sizes;
         Sums { ldc, pieces: self.count, m, n, packs: self.packs }
     }
 
@@ -90,7 +91,7 @@ pub(in super::super) fn pieces<T: Float + Half>(
 impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
     /// Launches such tiles for pieces along k, and the sum of these. Without memory for them it takes the tiles of whole products.
     pub(super) fn launch_split(mut self, stream: &Stream, tiles: Tiles) -> Result<()> {
-        let gk::Problem { m, n, k, alpha, beta, c: [_, ldc], .. } = self.sizes;
+        let gk::Problem { m, n, k, alpha, beta, .. } = self.sizes;
         let pieces = match pieces(self.info, stream, [self.a, self.b], [m, n, k], Path::Tiles(tiles)) {
             Err(Error::OutOfMemory { .. }) => {
                 let tiles = self.facts().whole_tiles(stream);
@@ -99,7 +100,7 @@ impl<T: Float + Half, C: Float + Element> Problem<'_, T, C> {
             pieces => pieces?,
         };
         let Some(blocks) = pieces.blocks(self.info, "c")? else { return Ok(()) };
-        let (from, sums) = (pieces.sums.view().ptr(stream)?, pieces.to(ldc, [m, n]));
+        let (from, sums) = (pieces.sums.view().ptr(stream)?, pieces.to(&self.sizes));
         let args = (from, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sums, alpha, beta);
         // SAFETY: the pieces are live and have these sizes; c is borrowed mutably and has these sizes.
         unsafe { stream.launch::<GemmSum<C>>(blocks, args) }

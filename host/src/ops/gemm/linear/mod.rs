@@ -211,11 +211,11 @@ fn launch_summed<T: Float + Half>(
     problem: &mut Problem<'_, T, T, T>,
     (bias, residual, stride, activation): After<T>,
 ) -> Result<()> {
-    let gpu_kernels::ops::gemm::Problem { m, n, k, c: [_, ldc], .. } = problem.sizes;
+    let gpu_kernels::ops::gemm::Problem { m, n, k, .. } = problem.sizes;
     let path = problem.facts().in_f32().planned(stream);
     let pieces = gemm::pieces(&INFO, stream, [problem.a, problem.b], [m, n, k], path)?;
     let Some(blocks) = pieces.blocks(&INFO, "y")? else { return Ok(()) };
-    let (from, sums) = (pieces.sums.view().ptr(stream)?, pieces.to(ldc, [m, n]));
+    let (from, sums) = (pieces.sums.view().ptr(stream)?, pieces.to(&problem.sizes));
     let args = (from, problem.c.ptr_mut(stream)?, sums, bias, residual, stride, activation);
     // SAFETY: the pieces are live and have these sizes; y is borrowed mutably, and bias and residual have these sizes if present.
     unsafe { stream.launch::<gk::LinearSum<T>>(blocks, args) }

@@ -1,0 +1,116 @@
+//! Products of few rows, or of rows that leave tiles of 256 empty: sums of swapped operands, whole or in pieces along k, and a
+//! launch that adds them.
+
+use cuda_std::launch::{DevicePtrMut, TensorMap};
+use gpu_kernels::ops::gemm as gk;
+use gpu_kernels::ops::gemm::gemm::hopper;
+
+use super::super::cost::{Shape, Tiles};
+use super::super::gemm::Pieces;
+use super::super::operand::{self, Major, Tiling};
+use super::super::product::{Path, Problem};
+use super::super::{note_work, plan};
+use crate::ops::model::Bound;
+use crate::runtime::dtype::{Dtype, Float};
+use crate::runtime::error::{Error, Result};
+use crate::runtime::stream::Stream;
+
+/// How a product of 8-bit elements is computed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in super::super) enum How {
+    /// By a kernel that also scales and rounds.
+    Fused(Path),
+    /// As sums of swapped operands, by tiles of this number of rows, and a launch that adds them.
+    Pieces(u32),
+}
+
+/// The arguments of a kernel of such sums.
+pub(in super::super) type OfPieces = (TensorMap, TensorMap, TensorMap, DevicePtrMut<f32>, gk::Problem, u32, u32);
+
+impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
+    /// Launches the product in this way, or in the fastest: `by_pieces`, with tiles of so many rows, or `fused`.
+    pub(in super::super) fn launch_how(
+        mut self,
+        stream: &Stream,
+        how: Option<How>,
+        by_pieces: impl FnOnce(&mut Self, u32) -> Result<()>,
+        fused: impl FnOnce(Self, Path) -> Result<()>,
+    ) -> Result<()> {
+        self.require_devices(stream)?;
+        let path = match how.unwrap_or_else(|| self.planned(stream)) {
+            How::Pieces(_) if !self.fits_pieces() => {
+                let wanted = "no size of zero, and rows of a and b that lie at multiples of 16 bytes";
+                return Err(self.info.param_error("variant", "pieces", wanted));
+            }
+            How::Pieces(rows) => match by_pieces(&mut self, rows) {
+                // Sums need four bytes per element of C.
+                Err(Error::OutOfMemory { .. }) => Path::Fastest,
+                result => return result,
+            },
+            How::Fused(path) => path,
+        };
+        fused(self, path)
+    }
+
+    /// The sums by tiles of so many rows, by a kernel that is launched with its grid and these arguments.
+    pub(in super::super) fn sums(
+        &self,
+        stream: &Stream,
+        rows: u32,
+        launch: impl FnOnce(u32, OfPieces) -> Result<()>,
+    ) -> Result<Pieces> {
+        let (gk::Problem { m, n, k, .. }, each) = (self.sizes, self.each(stream, rows));
+        let mut pieces = Pieces::uninit(stream, if each == 0 { 1 } else { k.div_ceil(each) }, [m, n])?;
+        let sizes = pieces.sizes(&self.sizes);
+        let mut to = pieces.sums.view_mut();
+        let Tiling { maps: [b, a, map], store, grid } =
+            Tiling::swapped(stream, (&self.a, &self.b), &mut to, &sizes, rows)?;
+        let to = to.ptr_mut(stream)?;
+        note_work(Bound::Tensor(A::DTYPE), [1, m, n, k]);
+        launch(grid, (b, a, map, to, operand::swapped(&sizes), store, each))?;
+        Ok(pieces)
+    }
+
+    /// Whether TMA takes both operands, and there are results.
+    fn fits_pieces(&self) -> bool {
+        self.facts().fits_hopper() == Some([Major::K; 2])
+    }
+
+    fn shape(&self) -> Shape {
+        Shape { sizes: self.facts().sizes, bytes: size_of::<A>() as u32, in_sectors: [true; 2] }
+    }
+
+    /// The fastest way, by a model of their time.
+    fn planned(&self, stream: &Stream) -> How {
+        let fused = How::Fused(Path::Fastest);
+        if !self.fits_pieces() || !stream.device().supports_hopper() {
+            return fused;
+        }
+        let of = stream.device().info().multiprocessors;
+        let pieces = hopper::SWAPPED_8.map(|rows| (self.micros_of_pieces(stream, rows), rows));
+        match pieces.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b)) {
+            Some((micros, rows)) if micros < self.shape().micros(of, Tiles::Columns(hopper::BLOCK_N)) => {
+                How::Pieces(rows)
+            }
+            _ => fused,
+        }
+    }
+
+    /// The elements of k of each of the pieces of tiles of so many rows; 0 if that is all of k.
+    fn each(&self, stream: &Stream, rows: u32) -> u32 {
+        let of = stream.device().info().multiprocessors;
+        let (gk::Problem { m, n, k, .. }, depth) = (self.sizes, hopper::STAGE_BYTES / size_of::<A>() as u32);
+        let tiles = n.div_ceil(hopper::CLUSTER * hopper::BLOCK_M).saturating_mul(m.div_ceil(rows));
+        // Two pieces of every tile are at most a wave.
+        let is_cut = k > depth && tiles <= of / hopper::CLUSTER / 2;
+        if is_cut { plan::piece(of, [n, m], [k, depth], rows) } else { 0 }
+    }
+
+    fn micros_of_pieces(&self, stream: &Stream, rows: u32) -> f64 {
+        let (of, shape) = (stream.device().info().multiprocessors, self.shape());
+        match self.each(stream, rows) {
+            0 => shape.micros(of, Tiles::Swapped(rows)) + shape.added(1),
+            _ => shape.micros(of, Tiles::SwappedPieces(rows)),
+        }
+    }
+}
