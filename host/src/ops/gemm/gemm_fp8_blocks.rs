@@ -95,7 +95,6 @@ fn launch<T: Float>(
             // SAFETY: the maps describe live tensors of these sizes, the pieces are this call's, and there is a scale for each block.
             unsafe {
                 match rows {
-                    160 => stream.launch::<gk::pieces::GemmFp8BlocksPieces<160>>(grid, args),
                     128 => stream.launch::<gk::pieces::GemmFp8BlocksPieces<128>>(grid, args),
                     96 => stream.launch::<gk::pieces::GemmFp8BlocksPieces<96>>(grid, args),
                     _ => stream.launch::<gk::pieces::GemmFp8BlocksPieces<64>>(grid, args),
@@ -109,7 +108,7 @@ fn launch<T: Float>(
         unsafe { stream.launch::<GemmSum<T>>(blocks, args) }
     };
     type Hopper<T> = gk::GemmFp8BlocksHopper<T>;
-    problem.launch_how(stream, how, by_pieces, |problem, path| {
+    problem.launch_how(stream, how, &gk::pieces::ROWS, by_pieces, |problem, path| {
         problem.launch_blocks::<Hopper<T>, gk::GemmFp8BlocksMma<T, 16>, gk::GemmFp8BlocksMma<T, 1>, _>(
             stream,
             path,
@@ -147,11 +146,10 @@ static INFO: OpInfo = OpInfo {
         |stream, args, path| run(stream, args, Some(How::Fused(path))),
         pieces!(
             run,
-            "pieces_160",
-            160,
-            "sums by tiles of 256 columns and 160 rows with a and b swapped, of pieces along k if there are few, and a launch that adds them: what is picked for few rows and for rows that fill these better, or one of the next"
+            "pieces_128",
+            128,
+            "sums by tiles of 256 columns and 128 rows with a and b swapped, of pieces along k if there are few, and a launch that adds them: what is picked for few rows and for rows that fill these better, or one of the next"
         ),
-        pieces!(run, "pieces_128", 128, "the same by 128 rows"),
         pieces!(run, "pieces_96", 96, "the same by 96 rows"),
         pieces!(run, "pieces_64", 64, "the same by 64 rows")
     ),

@@ -2,26 +2,28 @@
 //! [`gemm_sum`](super::super::gemm::split::gemm_sum) adds.
 //!
 //! The rows of a block's tile are one group of the weight's rows, and its columns are rows of A. So the scales of a group of k are one
-//! of B times one for each column; threads compute these products for four groups at a time, a column each, and put them into the
-//! shared memory that later holds the results. Sums of a group and of a tile are both in registers, `N`/2 each.
+//! of B times one for each column. The lanes of a warp hold them for four groups at a time, which are adjacent in memory, and get
+//! those of their columns by shuffles. The next four are read during the products of the last group, into the same registers:
+//! sums of a group and of a tile are `N`/2 each.
 
 use core::array;
 use core::marker::PhantomData;
 
 use cuda_std::launch::TensorMap;
-use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Registers};
-use cuda_std::{f8e4m3, kernel, math, thread, tma};
+use cuda_std::{f8e4m3, kernel, math, thread, warp};
 
 use super::super::Problem;
 use super::super::epilogue::Raw;
 use super::super::hopper::{
-    self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Output, PANEL_BYTES, STAGE_BYTES, Swapped8,
-    Tiles, WARPGROUP, Walk, shared_bytes,
+    self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Output, PANEL_BYTES, Swapped8, Tile, Tiles,
+    WARPGROUP, Walk, shared_bytes,
 };
 use super::GROUP;
 
+/// Rows of C that a tile can have: more would not fit into registers.
+pub const ROWS: [u32; 3] = [128, 96, 64];
 /// Groups whose scales are read at a time.
 const AHEAD: u32 = 4;
 
@@ -31,7 +33,7 @@ const AHEAD: u32 = 4;
 /// # Safety
 /// As for [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped), boxes having 128 elements of k; the scales are valid for every block.
 #[kernel(
-    values(N: 160, 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    values(N: 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
     shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
@@ -49,7 +51,6 @@ pub unsafe fn gemm_fp8_blocks_pieces<const N: u32>(
     let of = Matrices { a: b_map, b: a_map, c_map: pieces_map, c: pieces, problem, store };
     let tiles = Tiles::of(&problem, [hopper::BLOCK_M, N]).in_pieces(each);
     match N {
-        160 => run::<80, { hopper::b_bytes(160) }, { hopper::stages(CONSUMERS, 160) }>(of, tiles, a_scales, b_scales),
         128 => run::<64, { hopper::b_bytes(128) }, { hopper::stages(CONSUMERS, 128) }>(of, tiles, a_scales, b_scales),
         96 => run::<48, { hopper::b_bytes(96) }, { hopper::stages(CONSUMERS, 96) }>(of, tiles, a_scales, b_scales),
         _ => run::<32, { hopper::b_bytes(64) }, { hopper::stages(CONSUMERS, 64) }>(of, tiles, a_scales, b_scales),
@@ -77,18 +78,38 @@ struct Grouped<const R: usize> {
     sums: PhantomData<[f32; R]>,
 }
 
+/// Scales of neighbouring groups.
+type Groups = [f32; AHEAD as usize];
+
+/// The scales of four groups: those of a lane's column of every 32, and of the weight's rows.
+#[derive(Clone, Copy)]
+struct Scales {
+    columns: [Groups; 4],
+    rows: Groups,
+}
+
+impl Scales {
+    /// Of group `group` of the four, for each of the lane's columns.
+    #[inline(always)]
+    fn of(&self, group: u32) -> [f32; 4] {
+        let pick = |[a, b, c, d]: Groups| match group {
+            0 => a,
+            1 => b,
+            2 => c,
+            _ => d,
+        };
+        self.columns.map(|column| pick(column) * pick(self.rows))
+    }
+}
+
 impl<const R: usize> Grouped<R> {
     const COLUMNS: u32 = 2 * R as u32;
-    /// Columns of a thread whose scales it reads.
-    const EACH: usize = Self::COLUMNS.div_ceil(WARPGROUP) as usize;
 
-    /// The products of scales of the groups from `group` on, for the columns of a thread; those behind the last group or column
-    /// are other ones.
+    /// The scales of the groups from `group` on; those behind the last group or column are others.
     #[inline(always)]
-    unsafe fn scales(&self, problem: &Problem, tile: [u32; 2], group: u32, lane: u32) -> [[f32; AHEAD as usize]; 2] {
-        let [row, column] = tile;
+    unsafe fn scales(&self, problem: &Problem, tile: Tile, group: u32, lane: u32) -> Scales {
         let groups = problem.k.div_ceil(GROUP);
-        let read = |scales: *const f32, line: u32| -> [f32; AHEAD as usize] {
+        let read = |scales: *const f32, line: u32| -> Groups {
             let line = scales.wrapping_add((u64::from(line) * u64::from(groups)) as usize);
             let from = line.wrapping_add(group as usize);
             if group + AHEAD <= groups && (from as usize).is_multiple_of(16) {
@@ -96,33 +117,15 @@ impl<const R: usize> Grouped<R> {
             }
             array::from_fn(|i| *line.add((group + i as u32).min(groups - 1) as usize))
         };
-        // Blocks past the last row have no scale of their own.
-        let of_b = read(self.b_scales, row.min(problem.m - 1) / GROUP);
-        let mut products = [[0.0; AHEAD as usize]; 2];
-        let mut i = 0;
-        while i < Self::EACH {
-            let of_a = read(self.a_scales, (column + i as u32 * WARPGROUP + lane).min(problem.n - 1));
-            products[i] = array::from_fn(|g| of_a[g] * of_b[g]);
-            i += 1;
-        }
-        products
-    }
-
-    /// Puts them where the threads of the consumer find them.
-    #[inline(always)]
-    unsafe fn put(buffer: SharedPtr<f32>, scales: [[f32; AHEAD as usize]; 2], lane: u32) {
-        let mut i = 0;
-        while i < Self::EACH {
-            let column = i as u32 * WARPGROUP + lane;
-            if column < Self::COLUMNS {
-                let mut g = 0;
-                while g < AHEAD {
-                    buffer.add(g * Self::COLUMNS + column).write(scales[i][g as usize]);
-                    g += 1;
-                }
+        let columns = array::from_fn(|i| {
+            let column = i as u32 * 32;
+            if column >= Self::COLUMNS {
+                return [0.0; AHEAD as usize];
             }
-            i += 1;
-        }
+            read(self.a_scales, (tile.column + column + lane % 32).min(problem.n - 1))
+        });
+        // Blocks past the last row have no scale of their own.
+        Scales { columns, rows: read(self.b_scales, tile.row.min(problem.m - 1) / GROUP) }
     }
 }
 
@@ -139,32 +142,16 @@ where
         output: &Output<'_, f32, Raw>,
         mut tiles: W,
     ) {
-        const { assert!(2 * AHEAD * Self::COLUMNS * 4 <= 2 * 64 * STAGE_BYTES) };
         let lane = thread::thread_idx_x() % WARPGROUP;
         let problem = &output.problem;
-        // Two buffers for scales, one behind the other.
-        let [buffers, _] = memory.slabs(consumer);
-        let buffer = |group: u32| buffers.cast::<f32>().add(group / AHEAD % 2 * AHEAD * Self::COLUMNS);
         let mut at = Cursor::default();
         while tiles.find() {
             let tile = tiles.tile();
-            let place = [tile.row, tile.column];
             let first = tile.k.map_or(0, |[first, _]| first / GROUP);
             let groups = tiles.depth(problem.k).div_ceil(GROUP);
-            let mut sums = [0.0f32; R];
-            let mut of_group = [0.0f32; R];
-            // The last tile's results have left the buffers.
-            if lane.is_multiple_of(32) {
-                tma::wait_group_read::<0>();
-            }
-            thread::named_barrier::sync(output.barrier, WARPGROUP);
-            let mut ahead = self.scales(problem, place, first, lane);
+            let (mut sums, mut of_group) = ([0.0f32; R], [0.0f32; R]);
+            let mut scales = self.scales(problem, tile, first, lane);
             for group in 0..groups {
-                if group.is_multiple_of(AHEAD) {
-                    Self::put(buffer(group), ahead, lane);
-                    thread::named_barrier::sync(output.barrier, WARPGROUP);
-                    ahead = self.scales(problem, place, first + group + AHEAD, lane);
-                }
                 memory.full(at.stage).wait_parity(at.parity);
                 let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
                 let b = hopper::descriptors(memory.b(at.stage), false);
@@ -174,14 +161,18 @@ where
                 Swapped8::<f8e4m3>::multiply(&mut of_group, a[2], b[2], true);
                 Swapped8::<f8e4m3>::multiply(&mut of_group, a[3], b[3], true);
                 wgmma::commit();
-                let scales = buffer(group).add(group % AHEAD * Self::COLUMNS + lane % 4 * 2);
+                let of_lane = scales.of(group % AHEAD);
+                if group % AHEAD == AHEAD - 1 {
+                    scales = self.scales(problem, tile, first + group + 1, lane);
+                }
                 wgmma::wait_for::<0>(&mut of_group);
                 memory.release(at.stage, lane);
                 at.advance(STAGES);
                 let mut i = 0;
                 while i < R {
-                    // Two rows of two neighbouring columns.
-                    let Pack([left, right]) = Pack::<f32, 2>::load(scales.add(i as u32 * 2).as_ptr());
+                    // Two rows of two neighbouring columns, every 8 columns.
+                    let from = i as u32 / 4 % 4 * 8 + lane % 4 * 2;
+                    let [left, right] = [from, from + 1].map(|from| warp::shuffle_idx(of_lane[i / 16], from));
                     sums[i] = math::fma(of_group[i], left, sums[i]);
                     sums[i + 1] = math::fma(of_group[i + 1], right, sums[i + 1]);
                     sums[i + 2] = math::fma(of_group[i + 2], left, sums[i + 2]);
@@ -189,8 +180,6 @@ where
                     i += 4;
                 }
             }
-            // Every thread has read the scales, whose place the results take.
-            thread::named_barrier::sync(output.barrier, WARPGROUP);
             output.part(lane, consumer, tile).store(&mut sums);
             tiles.advance();
         }

@@ -128,7 +128,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             // SAFETY: the pieces are live and have these sizes; c is borrowed mutably, and there is a scale for each row or one for all.
             unsafe { stream.launch::<K::Sum>(blocks, args) }
         };
-        self.launch_how(stream, how, by_pieces, |problem, path| {
+        self.launch_how(stream, how, &hopper::SWAPPED_8, by_pieces, |problem, path| {
             problem.launch(
                 stream,
                 path,

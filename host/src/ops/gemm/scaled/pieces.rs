@@ -28,16 +28,17 @@ pub(in super::super) enum How {
 pub(in super::super) type OfPieces = (TensorMap, TensorMap, TensorMap, DevicePtrMut<f32>, gk::Problem, u32, u32);
 
 impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
-    /// Launches the product in this way, or in the fastest: `by_pieces`, with tiles of so many rows, or `fused`.
+    /// Launches the product in this way, or in the fastest: `by_pieces`, with tiles of one of these numbers of rows, or `fused`.
     pub(in super::super) fn launch_how(
         mut self,
         stream: &Stream,
         how: Option<How>,
+        rows: &[u32],
         by_pieces: impl FnOnce(&mut Self, u32) -> Result<()>,
         fused: impl FnOnce(Self, Path) -> Result<()>,
     ) -> Result<()> {
         self.require_devices(stream)?;
-        let path = match how.unwrap_or_else(|| self.planned(stream)) {
+        let path = match how.unwrap_or_else(|| self.planned(stream, rows)) {
             How::Pieces(_) if !self.fits_pieces() => {
                 let wanted = "no size of zero, and rows of a and b that lie at multiples of 16 bytes";
                 return Err(self.info.param_error("variant", "pieces", wanted));
@@ -81,14 +82,14 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
     }
 
     /// The fastest way, by a model of their time.
-    fn planned(&self, stream: &Stream) -> How {
+    fn planned(&self, stream: &Stream, rows: &[u32]) -> How {
         let fused = How::Fused(Path::Fastest);
         if !self.fits_pieces() || !stream.device().supports_hopper() {
             return fused;
         }
         let of = stream.device().info().multiprocessors;
-        let pieces = hopper::SWAPPED_8.map(|rows| (self.micros_of_pieces(stream, rows), rows));
-        match pieces.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b)) {
+        let pieces = rows.iter().map(|rows| (self.micros_of_pieces(stream, *rows), *rows));
+        match pieces.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
             Some((micros, rows)) if micros < self.shape().micros(of, Tiles::Columns(hopper::BLOCK_N)) => {
                 How::Pieces(rows)
             }
