@@ -51,20 +51,19 @@ pub(crate) fn of_few_columns(multiprocessors: u32, [m, n]: [usize; 2]) -> Option
 }
 
 /// The number of rows of tiles with swapped operands, which take 256 columns of C, for a product of few rows and many columns,
-/// `[m, n]`; and whether there are tiles for a third of the multiprocessors.
+/// `[m, n]`, if there are tiles for a third of the multiprocessors.
 ///
 /// Tiles take the smallest number of rows that holds all rows, or two of the smallest tiles if there are too few tiles. On an
 /// H200 tiles then take 0.88 to 0.94 of the time of cutting k with 32 to 64 rows of 8192 columns and more, and 0.79 to 0.84
 /// with 96 and 128, but 1.01 to 1.07 with 16 and, with tiles for less than a third, 1.12 and more.
-pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<(u32, bool)> {
-    let least = SWAPPED[SWAPPED.len() - 1];
-    let are_enough = |rows: u32| {
-        let tiles = n.div_ceil((CLUSTER * BLOCK_M) as usize).saturating_mul(m.div_ceil(rows as usize));
+pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<u32> {
+    let are_enough = |rows: &u32| {
+        let tiles = n.div_ceil((CLUSTER * BLOCK_M) as usize).saturating_mul(m.div_ceil(*rows as usize));
         tiles.saturating_mul(3) >= (multiprocessors / CLUSTER) as usize
     };
     let narrowest = SWAPPED.into_iter().rev().find(|rows| *rows as usize >= m)?;
-    let rows = if are_enough(narrowest) { narrowest } else { least };
-    (n > m).then_some((rows, are_enough(rows)))
+    let least = SWAPPED[SWAPPED.len() - 1];
+    [narrowest, least].into_iter().find(are_enough).filter(|_| n > m)
 }
 
 /// The elements of k of a piece, where a product of `[m, n]` results in tiles of `columns` columns is cut along k into stages of
@@ -182,9 +181,10 @@ mod tests {
     #[test]
     fn few_rows_fill_tiles_of_swapped_operands() {
         let rows = |m, n| super::of_few_rows(132, [m, n]);
-        assert_eq!([rows(64, 8192), rows(65, 8192), rows(17, 28672)], [(64, true), (128, true), (64, true)].map(Some));
-        assert_eq!([rows(64, 4096), rows(96, 4096), rows(96, 2048)], [(64, false), (64, true), (64, false)].map(Some));
-        assert_eq!([rows(129, 8192), rows(64, 64), rows(0, 0), rows(usize::MAX, 1)], [None; 4]);
-        assert_eq!(rows(1, usize::MAX), Some((64, true)));
+        assert_eq!([rows(64, 8192), rows(65, 8192), rows(97, 8192), rows(17, 28672)], [64, 96, 128, 64].map(Some));
+        assert_eq!([rows(96, 4096), rows(200, 8192)], [64, 208].map(Some));
+        assert_eq!([rows(64, 4096), rows(96, 2048)], [None; 2]);
+        assert_eq!([rows(209, 8192), rows(64, 64), rows(0, 0), rows(usize::MAX, 1)], [None; 4]);
+        assert_eq!(rows(1, usize::MAX), Some(64));
     }
 }

@@ -193,8 +193,8 @@ impl Facts {
         let of = stream.device().info().multiprocessors;
         let rows = || {
             // The path that cuts k has separate kernels for up to 16.
-            let are_worth = |(_, are_enough): &(u32, bool)| *are_enough && m > 16 && self.fits_swapped();
-            plan::of_few_rows(of, sizes).filter(are_worth).map(|(rows, _)| Path::Tiles(Swapped(rows)))
+            let are_worth = |_: &u32| m > 16 && self.fits_swapped();
+            plan::of_few_rows(of, sizes).filter(are_worth).map(|rows| Path::Tiles(Swapped(rows)))
         };
         let (shape, quarters) = (self.shape(), self.shape().quarters());
         if let Some(tiles) = self.pieces(stream).filter(|tiles| shape.micros(of, *tiles) < quarters) {
