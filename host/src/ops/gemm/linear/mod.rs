@@ -32,8 +32,8 @@ use crate::runtime::view::{View, ViewMut};
 /// For the gradient, without an activation, use [`linear_backward`](fn@crate::ops::linear_backward).
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if rows are not contiguous and equally far
-/// apart, [`Error::TooLarge`](crate::Error::TooLarge) if a size exceeds 2³¹ − 1, [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+/// [`Error::Shape`] if the shapes do not fit, [`Error::Layout`] if rows are not contiguous and equally far
+/// apart, [`Error::TooLarge`] if a size exceeds 2³¹ − 1, [`Error::OutOfMemory`].
 ///
 /// # Example
 /// ```
