@@ -3,8 +3,8 @@
 //!
 //! The rows of a block's tile are one group of the weight's rows, and its columns are rows of A. So the scales of a group of k are one
 //! of B times one for each column. The lanes of a warp hold them for four groups at a time, which are adjacent in memory, and get
-//! those of their columns by shuffles. The next four are read during the products of the last group, into the same registers:
-//! sums of a group and of a tile are `N`/2 each.
+//! those of their columns by shuffles. The next four are on their way meanwhile: all blocks read the same lines of A's scales, and
+//! wait long for them. Sums of a group and of a tile take `N`/2 registers each.
 
 use core::array;
 use core::marker::PhantomData;
@@ -105,17 +105,18 @@ impl Scales {
 impl<const R: usize> Grouped<R> {
     const COLUMNS: u32 = 2 * R as u32;
 
-    /// The scales of the groups from `group` on; those behind the last group or column are others.
+    /// The scales of four groups, the first four if `four` is 0; those behind the last group or column are others.
     #[inline(always)]
-    unsafe fn scales(&self, problem: &Problem, tile: Tile, group: u32, lane: u32) -> Scales {
-        let groups = problem.k.div_ceil(GROUP);
+    unsafe fn scales(&self, problem: &Problem, tile: Tile, four: u32, lane: u32) -> Scales {
+        let (group, groups) = (four * AHEAD, problem.k.div_ceil(GROUP));
         let read = |scales: *const f32, line: u32| -> Groups {
             let line = scales.wrapping_add((u64::from(line) * u64::from(groups)) as usize);
             let from = line.wrapping_add(group as usize);
             if group + AHEAD <= groups && (from as usize).is_multiple_of(16) {
                 return Pack::<f32, { AHEAD as usize }>::load(from).0;
             }
-            array::from_fn(|i| *line.add((group + i as u32).min(groups - 1) as usize))
+            // Volatile, or the compiler would join these loads with the one above, as four.
+            array::from_fn(|i| line.add((group + i as u32).min(groups - 1) as usize).read_volatile())
         };
         let columns = array::from_fn(|i| {
             let column = i as u32 * 32;
@@ -147,11 +148,19 @@ where
         let mut at = Cursor::default();
         while tiles.find() {
             let tile = tiles.tile();
-            let first = tile.k.map_or(0, |[first, _]| first / GROUP);
-            let groups = tiles.depth(problem.k).div_ceil(GROUP);
+            let [start, end] = tile.k.unwrap_or([0, problem.k]);
+            let (first, end) = (start / GROUP, end.div_ceil(GROUP));
             let (mut sums, mut of_group) = ([0.0f32; R], [0.0f32; R]);
-            let mut scales = self.scales(problem, tile, first, lane);
-            for group in 0..groups {
+            let mut ahead = self.scales(problem, tile, first / AHEAD, lane);
+            let mut scales = ahead;
+            for group in first..end {
+                if group == first || group.is_multiple_of(AHEAD) {
+                    scales = ahead;
+                    let next = group / AHEAD + 1;
+                    if next * AHEAD < end {
+                        ahead = self.scales(problem, tile, next, lane);
+                    }
+                }
                 memory.full(at.stage).wait_parity(at.parity);
                 let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
                 let b = hopper::descriptors(memory.b(at.stage), false);
@@ -162,9 +171,6 @@ where
                 Swapped8::<f8e4m3>::multiply(&mut of_group, a[3], b[3], true);
                 wgmma::commit();
                 let of_lane = scales.of(group % AHEAD);
-                if group % AHEAD == AHEAD - 1 {
-                    scales = self.scales(problem, tile, first + group + 1, lane);
-                }
                 wgmma::wait_for::<0>(&mut of_group);
                 memory.release(at.stage, lane);
                 at.advance(STAGES);
