@@ -40,7 +40,7 @@ impl Tiling {
             let [m, n, k] = [side as u32; 3];
             // What 8 does not divide is copied to where sectors begin.
             let in_sectors = [!side.is_multiple_of(8) || side.is_multiple_of(16); 2];
-            let shape = Shape { sizes: [1, m, n, k], bytes: 2, in_sectors };
+            let shape = Shape { sizes: [1, m, n, k], bytes: 2, scaling: 0.0, in_sectors };
             let all = hopper::FINE_WIDTHS.map(Tiles::Columns).into_iter().chain([Tiles::Tall]);
             let block = match shape.fastest(info.multiprocessors, all) {
                 Some(Tiles::Columns(columns)) => [hopper::BLOCK_M, columns],

@@ -27,6 +27,8 @@ pub(crate) struct Shape {
     pub(crate) sizes: [u32; 4],
     /// Bytes of an element of an operand.
     pub(crate) bytes: u32,
+    /// The microseconds that scales add to a stage.
+    pub(crate) scaling: f64,
     /// Of A and of B: whether what is adjacent in memory starts at multiples of 32 bytes, the sectors of L2.
     pub(crate) in_sectors: [bool; 2],
 }
@@ -99,7 +101,7 @@ impl Shape {
         let steps = f64::from(depth.div_ceil(self.stage()));
         let (down, across) = ((m / rows).ceil(), (n / columns).ceil());
         let waves = (down * across * products / f64::from((multiprocessors / CLUSTER).max(1))).ceil();
-        let busy = waves * (steps * columns * column + TILE);
+        let busy = waves * (steps * (columns * column + self.scaling) + TILE);
         // Blocks without rows skip them.
         let skipped = matches!(tiles, Tiles::Columns(_) | Tiles::Pieces(_));
         let above = down * rows - m;
@@ -144,7 +146,7 @@ mod tests {
     use super::{Shape, plan};
 
     fn shape(m: u32, n: u32, k: u32) -> Shape {
-        Shape { sizes: [1, m, n, k], bytes: 2, in_sectors: [k.is_multiple_of(16); 2] }
+        Shape { sizes: [1, m, n, k], bytes: 2, scaling: 0.0, in_sectors: [k.is_multiple_of(16); 2] }
     }
 
     fn fastest(m: u32, n: u32, k: u32) -> Tiles {
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn sizes_have_no_limit() {
         for tiles in [Columns(64), Tall, Swapped(64), Pieces(64), SwappedPieces(64)] {
-            let micros = |sizes| Shape { sizes, bytes: 2, in_sectors: [true; 2] }.micros(1, tiles);
+            let micros = |sizes| Shape { sizes, bytes: 2, scaling: 0.0, in_sectors: [true; 2] }.micros(1, tiles);
             assert!(micros([1, 1, 1, 1]) < micros([1, 1 << 31, 1 << 31, 1 << 31]));
             assert!(micros([u32::MAX; 4]).is_finite());
         }

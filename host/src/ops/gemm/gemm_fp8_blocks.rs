@@ -5,7 +5,7 @@ use gpu_kernels::ops::gemm::gemm::split::{GEMM_SUM, GemmSum};
 use gpu_kernels::ops::gemm::gemm_fp8_blocks as gk;
 
 use super::product::{Path, Problem};
-use super::scaled::{C_TYPE, How, NAMES, ScaledProduct, Scaling, of_blocks, pieces, variants};
+use super::scaled::{C_TYPE, How, Kinds, NAMES, ScaledProduct, Scaling, of_blocks, pieces, variants};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -108,7 +108,9 @@ fn launch<T: Float>(
         unsafe { stream.launch::<GemmSum<T>>(blocks, args) }
     };
     type Hopper<T> = gk::GemmFp8BlocksHopper<T>;
-    problem.launch_how(stream, how, &gk::pieces::ROWS, by_pieces, |problem, path| {
+    // Measured on an H200: a group of 64 and of 128 columns takes 0.54 and 0.84 µs, one of 256 in the other kernel 0.8.
+    let kinds = Kinds { rows: &gk::pieces::ROWS, scaling: [0.45, 0.16] };
+    problem.launch_how(stream, how, kinds, by_pieces, |problem, path| {
         problem.launch_blocks::<Hopper<T>, gk::GemmFp8BlocksMma<T, 16>, gk::GemmFp8BlocksMma<T, 1>, _>(
             stream,
             path,

@@ -92,11 +92,10 @@ impl Scales {
     /// Of group `group` of the four, for each of the lane's columns.
     #[inline(always)]
     fn of(&self, group: u32) -> [f32; 4] {
-        let pick = |[a, b, c, d]: Groups| match group {
-            0 => a,
-            1 => b,
-            2 => c,
-            _ => d,
+        let (is_odd, is_upper) = (!group.is_multiple_of(2), group >= AHEAD / 2);
+        let pick = |[a, b, c, d]: Groups| {
+            let [lower, upper] = [[a, b], [c, d]].map(|[even, odd]| if is_odd { odd } else { even });
+            if is_upper { upper } else { lower }
         };
         self.columns.map(|column| pick(column) * pick(self.rows))
     }

@@ -244,6 +244,6 @@ impl Facts {
             let elements = SECTOR / u64::from(BYTES);
             (row == 1 || row.is_multiple_of(elements)) && (along_k == 1 || along_k.is_multiple_of(elements))
         });
-        Shape { sizes: self.sizes, bytes: BYTES, in_sectors }
+        Shape { sizes: self.sizes, bytes: BYTES, scaling: 0.0, in_sectors }
     }
 }

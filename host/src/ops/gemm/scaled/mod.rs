@@ -5,7 +5,7 @@ mod pieces;
 
 pub use operator::ScaledProduct;
 pub(super) use operator::{A_TYPE, C_TYPE, Scaling, pieces, variants};
-pub(super) use pieces::{How, OfPieces};
+pub(super) use pieces::{How, Kinds, OfPieces};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel, TensorMap};
 use gpu_kernels::ops::gemm as gk;
@@ -128,7 +128,8 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             // SAFETY: the pieces are live and have these sizes; c is borrowed mutably, and there is a scale for each row or one for all.
             unsafe { stream.launch::<K::Sum>(blocks, args) }
         };
-        self.launch_how(stream, how, &hopper::SWAPPED_8, by_pieces, |problem, path| {
+        let kinds = Kinds { rows: &hopper::SWAPPED_8, scaling: [0.0; 2] };
+        self.launch_how(stream, how, kinds, by_pieces, |problem, path| {
             problem.launch(
                 stream,
                 path,

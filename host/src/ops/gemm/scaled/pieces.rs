@@ -24,21 +24,30 @@ pub(in super::super) enum How {
     Pieces(u32),
 }
 
+/// The kernels of such sums.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Kinds {
+    /// The rows of their tiles.
+    pub(in super::super) rows: &'static [u32],
+    /// The microseconds that scales add to their stages, and to those of the kernel that does all.
+    pub(in super::super) scaling: [f64; 2],
+}
+
 /// The arguments of a kernel of such sums.
 pub(in super::super) type OfPieces = (TensorMap, TensorMap, TensorMap, DevicePtrMut<f32>, gk::Problem, u32, u32);
 
 impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
-    /// Launches the product in this way, or in the fastest: `by_pieces`, with tiles of one of these numbers of rows, or `fused`.
+    /// Launches the product in this way, or in the fastest: `by_pieces`, with tiles of so many rows, or `fused`.
     pub(in super::super) fn launch_how(
         mut self,
         stream: &Stream,
         how: Option<How>,
-        rows: &[u32],
+        kinds: Kinds,
         by_pieces: impl FnOnce(&mut Self, u32) -> Result<()>,
         fused: impl FnOnce(Self, Path) -> Result<()>,
     ) -> Result<()> {
         self.require_devices(stream)?;
-        let path = match how.unwrap_or_else(|| self.planned(stream, rows)) {
+        let path = match how.unwrap_or_else(|| self.planned(stream, kinds)) {
             How::Pieces(_) if !self.fits_pieces() => {
                 let wanted = "no size of zero, and rows of a and b that lie at multiples of 16 bytes";
                 return Err(self.info.param_error("variant", "pieces", wanted));
@@ -77,22 +86,25 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         self.facts().fits_hopper() == Some([Major::K; 2])
     }
 
-    fn shape(&self) -> Shape {
-        Shape { sizes: self.facts().sizes, bytes: size_of::<A>() as u32, in_sectors: [true; 2] }
+    fn shape(&self, scaling: f64) -> Shape {
+        Shape { sizes: self.facts().sizes, bytes: size_of::<A>() as u32, scaling, in_sectors: [true; 2] }
     }
 
     /// The fastest way, by a model of their time.
-    fn planned(&self, stream: &Stream, rows: &[u32]) -> How {
+    fn planned(&self, stream: &Stream, kinds: Kinds) -> How {
         let fused = How::Fused(Path::Fastest);
         if !self.fits_pieces() || !stream.device().supports_hopper() {
             return fused;
         }
         let of = stream.device().info().multiprocessors;
-        let pieces = rows.iter().map(|rows| (self.micros_of_pieces(stream, *rows), *rows));
+        let [of_pieces, of_fused] = kinds.scaling.map(|scaling| self.shape(scaling));
+        let micros = |rows| match self.each(stream, rows) {
+            0 => of_pieces.micros(of, Tiles::Swapped(rows)) + of_pieces.added(1),
+            _ => of_pieces.micros(of, Tiles::SwappedPieces(rows)),
+        };
+        let pieces = kinds.rows.iter().map(|rows| (micros(*rows), *rows));
         match pieces.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
-            Some((micros, rows)) if micros < self.shape().micros(of, Tiles::Columns(hopper::BLOCK_N)) => {
-                How::Pieces(rows)
-            }
+            Some((micros, rows)) if micros < of_fused.micros(of, Tiles::Columns(hopper::BLOCK_N)) => How::Pieces(rows),
             _ => fused,
         }
     }
@@ -105,13 +117,5 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         // Two pieces of every tile are at most a wave.
         let is_cut = k > depth && tiles <= of / hopper::CLUSTER / 2;
         if is_cut { plan::piece(of, [n, m], [k, depth], rows) } else { 0 }
-    }
-
-    fn micros_of_pieces(&self, stream: &Stream, rows: u32) -> f64 {
-        let (of, shape) = (stream.device().info().multiprocessors, self.shape());
-        match self.each(stream, rows) {
-            0 => shape.micros(of, Tiles::Swapped(rows)) + shape.added(1),
-            _ => shape.micros(of, Tiles::SwappedPieces(rows)),
-        }
     }
 }
