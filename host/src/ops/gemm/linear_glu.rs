@@ -94,7 +94,7 @@ impl Path {
         let hopper = stream.device().supports_hopper();
         let of = stream.device().info().multiprocessors;
         // Tiles of as many columns, half of each weight.
-        let fused = [gate, up].iter().all(|facts| facts.fits_hopper().is_some()).then(|| {
+        let fused = (gate.is_along_k() && up.is_along_k()).then(|| {
             let [batch, m, n, k] = gate.sizes;
             Shape { sizes: [batch, m, n.saturating_mul(2), k], ..gate.shape() }.micros(of, Tiles::Columns(BLOCK_N))
         });
@@ -286,6 +286,7 @@ impl Operator for LinearGlu {
                 Case::empty(&INFO, dtype, dims(8, 8, 0)),
                 Case::empty(&INFO, dtype, dims(8, 0, 12)),
                 Case::boundary(&INFO, dtype, dims(128, 64, 128)),
+                Case::boundary(&INFO, dtype, dims(16, 1, 24)),
                 Case::boundary(&INFO, dtype, dims(16, 16, 24)).values("x", Values::Specials),
             ]);
         }

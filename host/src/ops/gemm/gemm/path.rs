@@ -90,11 +90,12 @@ impl Facts {
 
     /// Whether operands can be swapped: they are contiguous along k, and TMA stores C. From registers, columns of the sums
     /// would be written, and read if β requires it, one element of a row at a time.
-    pub(in super::super) fn fits_swapped(&self) -> bool {
+    fn fits_swapped(&self) -> bool {
         self.is_along_k() && self.store != hopper::DIRECT
     }
 
-    fn is_along_k(&self) -> bool {
+    /// Whether TMA takes both operands, and their elements are adjacent along k.
+    pub(in super::super) fn is_along_k(&self) -> bool {
         self.fits_hopper() == Some([Major::K; 2])
     }
 
@@ -117,7 +118,7 @@ impl Facts {
     }
 
     /// Whether copies are worth their cost.
-    pub(in super::super) fn is_worth_padding(&self) -> bool {
+    fn is_worth_padding(&self) -> bool {
         let [least, side] = padded::WORTH;
         let [batch, m, n, k] = self.sizes.map(u64::from);
         self.fits_padded() && m.min(n) >= side && m * n >= (least / (k * batch).max(1)).max(1)

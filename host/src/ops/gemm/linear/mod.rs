@@ -89,15 +89,17 @@ enum Path {
 }
 
 impl Path {
-    /// The tiles that there are kernels of.
-    fn tiles() -> impl Iterator<Item = Tiles> {
-        hopper::WIDTHS.map(Tiles::Columns).into_iter().chain(hopper::SWAPPED.map(Tiles::Swapped))
+    /// The fastest tiles that there are kernels of, if they take the product.
+    fn tiles(facts: &Facts, stream: &Stream) -> Option<Tiles> {
+        let all = hopper::WIDTHS.map(Tiles::Columns).into_iter().chain(hopper::SWAPPED.map(Tiles::Swapped));
+        let fits = stream.device().supports_hopper() && facts.is_along_k();
+        facts.fastest(stream, all).filter(|_| fits)
     }
 
     /// Whether it can compute such a product, on a device with TMA and wgmma if `hopper`.
     fn is_taken_by(self, facts: &Facts, hopper: bool) -> bool {
         match self {
-            Self::Tiles(tiles) => facts.takes(gemm::Path::Tiles(tiles), hopper),
+            Self::Tiles(tiles) => facts.is_along_k() && facts.takes(gemm::Path::Tiles(tiles), hopper),
             Self::Summed => facts.in_f32().sizes.iter().all(|size| *size > 0),
             Self::Mma => true,
         }
@@ -105,11 +107,8 @@ impl Path {
 
     /// The fastest one, by a model of their time.
     fn planned(facts: &Facts, stream: &Stream) -> Self {
-        let hopper = stream.device().supports_hopper();
-        let whole = facts.fastest(stream, Self::tiles()).filter(|_| hopper);
         let of = stream.device().info().multiprocessors;
-        let summed = facts.in_f32().micros_of_sums(stream);
-        match (whole, summed) {
+        match (Self::tiles(facts, stream), facts.in_f32().micros_of_sums(stream)) {
             (Some(tiles), Some(summed)) if summed < facts.shape().micros(of, tiles) => Self::Summed,
             (Some(tiles), _) => Self::Tiles(tiles),
             (None, Some(_)) => Self::Summed,
@@ -155,9 +154,9 @@ fn launch<T: Float + Half>(
         Path::Tiles(tiles) => launch_tiles(stream, problem, tiles, after),
         Path::Summed => match launch_summed(stream, &mut problem, after) {
             // Sums need four bytes per element of y.
-            Err(Error::OutOfMemory { .. }) => match facts.fastest(stream, Path::tiles()) {
-                Some(tiles) if stream.device().supports_hopper() => launch_tiles(stream, problem, tiles, after),
-                _ => launch_mma(stream, problem, after),
+            Err(Error::OutOfMemory { .. }) => match Path::tiles(&facts, stream) {
+                Some(tiles) => launch_tiles(stream, problem, tiles, after),
+                None => launch_mma(stream, problem, after),
             },
             result => result,
         },

@@ -147,6 +147,8 @@ impl Operator for Linear {
                 Case::boundary(&INFO, dtype, dims(128, 64, 128)).only(&["bias"]),
                 through(Case::boundary(&INFO, dtype, dims(136, 40, 384)), "gelu"),
                 through(Case::boundary(&INFO, dtype, dims(1, 40, 136)), "silu"),
+                // With a single k, elements along the rows are adjacent.
+                Case::boundary(&INFO, dtype, dims(16, 1, 24)),
                 through(Case::boundary(&INFO, dtype, dims(16, 16, 24)), "relu").values("bias", Values::Specials),
             ]);
         }

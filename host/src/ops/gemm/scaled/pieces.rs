@@ -7,7 +7,7 @@ use gpu_kernels::ops::gemm::gemm::hopper;
 
 use super::super::cost::{Shape, Tiles};
 use super::super::gemm::Pieces;
-use super::super::operand::{self, Major, Tiling};
+use super::super::operand::{self, Tiling};
 use super::super::product::{Path, Problem};
 use super::super::{note_work, plan};
 use crate::ops::model::Bound;
@@ -83,7 +83,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
 
     /// Whether TMA takes both operands, and there are results.
     fn fits_pieces(&self) -> bool {
-        self.facts().fits_hopper() == Some([Major::K; 2])
+        self.facts().is_along_k()
     }
 
     fn shape(&self, scaling: f64) -> Shape {
