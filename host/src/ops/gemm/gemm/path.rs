@@ -114,7 +114,8 @@ impl Facts {
     /// Whether an operand needs a copy, and the copies can be read in packs.
     fn fits_padded(&self) -> bool {
         let [a, b] = &self.operands;
-        gains_from_copies([a, b])
+        // A tensor without elements has no known layout.
+        !self.sizes.contains(&0) && gains_from_copies([a, b])
     }
 
     /// Whether copies are worth their cost.
