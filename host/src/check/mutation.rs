@@ -16,7 +16,7 @@ use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::{self, Arch, KernelImage};
-use crate::runtime::sim::{Settings, Simulator};
+use crate::runtime::sim::{Profile, Settings, Simulator};
 
 /// A kernel with one of its instructions removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -59,7 +59,7 @@ pub fn synchronising(ptx: &str) -> impl Iterator<Item = (usize, &str)> {
     (1..).zip(ptx.lines().map(str::trim)).filter(move |(_, line)| synchronises(line))
 }
 
-/// A kernel with the cases that run it, each in the first variant that does.
+/// A kernel with the cases that run it, each in the first variant in which it executes most.
 struct Target<'a> {
     image: &'static KernelImage,
     ptx: Cow<'static, str>,
@@ -69,16 +69,17 @@ struct Target<'a> {
 /// A case in a variant.
 struct Candidate<'a> {
     variant: Variant<'a>,
-    /// The number of instructions that warps execute in the case.
+    /// The number of instructions that warps execute in the case, and how many of them are the kernel's.
     instructions: u64,
+    own: u64,
     /// How often it ran with a mutant, and how often it detected one.
     tried: u64,
     noticed: u64,
 }
 
 impl<'a> Candidate<'a> {
-    fn new(variant: &Variant<'a>, instructions: u64) -> Self {
-        Self { variant: variant.clone(), instructions, tried: 0, noticed: 0 }
+    fn new(variant: &Variant<'a>, instructions: u64, own: u64) -> Self {
+        Self { variant: variant.clone(), instructions, own, tried: 0, noticed: 0 }
     }
 
     /// The instructions per detected mutant, from the runs so far. Cases in this order detect a mutant soonest.
@@ -183,20 +184,25 @@ impl<'a> Mutation<'a> {
                 let expected = format!("a case that passes with its kernels unchanged, not {found}");
                 return Err(Error::param(job.op.info().name, "case", &job.case.name, expected));
             }
-            let instructions = profiles.iter().flat_map(|profile| &profile.mix).map(|(_, times)| times).sum();
+            let executed = |profile: &Profile| profile.mix.iter().map(|(_, times)| times).sum::<u64>();
+            let instructions = profiles.iter().map(executed).sum();
             for profile in profiles.iter().filter(|profile| kept.contains(profile.kernel.as_str())) {
                 let images = kernels::images()?.iter().filter(|image| image.symbol == profile.kernel);
                 let best = |arch: &Arch| images.clone().find(|image| image.arch == *arch);
                 let Some(image) = device.archs().iter().find_map(best) else { continue };
+                let candidate = Candidate::new(&variant, instructions, executed(profile));
                 let alike = |t: &&mut Target<'_>| but_for_dtype(t.image.symbol) == but_for_dtype(image.symbol);
                 match targets.iter_mut().find(alike) {
                     Some(t) if t.image.symbol != image.symbol => {}
-                    Some(t) if t.jobs.last().is_some_and(|last| std::ptr::eq(last.variant.job, *job)) => {}
-                    Some(t) => t.jobs.push(Candidate::new(&variant, instructions)),
-                    None => {
-                        let jobs = vec![Candidate::new(&variant, instructions)];
-                        targets.push(Target { image, ptx: image.ptx()?, jobs });
-                    }
+                    Some(t) => match t.jobs.last_mut() {
+                        Some(last) if std::ptr::eq(last.variant.job, *job) => {
+                            if candidate.own > last.own {
+                                *last = candidate;
+                            }
+                        }
+                        _ => t.jobs.push(candidate),
+                    },
+                    None => targets.push(Target { image, ptx: image.ptx()?, jobs: vec![candidate] }),
                 }
             }
         }

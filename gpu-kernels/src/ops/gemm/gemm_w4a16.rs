@@ -75,7 +75,7 @@ pub unsafe fn gemm_w4a16_skinny<T: Half, const ALONE: bool, const ZEROS: bool>(
 /// # Safety
 /// As for `weight_only::hopper`'s `run`.
 #[kernel(
-    dtypes(T: half), values(R: 16, 32, 64, 128, MANY: false, true, ZEROS: false, true),
+    dtypes(T: half), values(R: 16, 32, 64, 128, 160, 192, MANY: false, true, ZEROS: false, true),
     block = { Plan::of(R, BITS, MANY).threads() }, min_blocks = { Plan::of(R, BITS, MANY).blocks }, cluster = { Plan::of(R, BITS, MANY).share },
     shared = { Plan::of(R, BITS, MANY).bytes() }, arch = "sm_90a", no_spills
 )]
@@ -91,7 +91,9 @@ pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const MANY: bool, cons
         16 => hopper::run::<Int4, T, 8, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
         32 => hopper::run::<Int4, T, 16, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
         64 => hopper::run::<Int4, T, 32, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
-        _ => hopper::run::<Int4, T, 64, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        128 => hopper::run::<Int4, T, 64, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        160 => hopper::run::<Int4, T, 80, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        _ => hopper::run::<Int4, T, 96, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
     }
 }
 

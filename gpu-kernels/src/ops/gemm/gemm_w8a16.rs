@@ -75,7 +75,7 @@ pub unsafe fn gemm_w8a16_skinny<T: Half, const ALONE: bool>(
 /// # Safety
 /// As for `weight_only::hopper`'s `run`.
 #[kernel(
-    dtypes(T: half), values(R: 16, 32, 64, 128, MANY: false, true),
+    dtypes(T: half), values(R: 16, 32, 64, 128, 160, 192, MANY: false, true),
     block = { Plan::of(R, BITS, MANY).threads() }, min_blocks = { Plan::of(R, BITS, MANY).blocks }, cluster = { Plan::of(R, BITS, MANY).share },
     shared = { Plan::of(R, BITS, MANY).bytes() }, arch = "sm_90a", no_spills
 )]
@@ -90,7 +90,9 @@ pub unsafe fn gemm_w8a16_cluster<T: Half, const R: usize, const MANY: bool>(
         16 => hopper::run::<Int8, T, 8, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
         32 => hopper::run::<Int8, T, 16, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
         64 => hopper::run::<Int8, T, 32, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
-        _ => hopper::run::<Int8, T, 64, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
+        128 => hopper::run::<Int8, T, 64, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
+        160 => hopper::run::<Int8, T, 80, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
+        _ => hopper::run::<Int8, T, 96, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
     }
 }
 

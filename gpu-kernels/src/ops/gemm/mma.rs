@@ -62,8 +62,6 @@ pub(super) trait Product {
     type B: Copy;
     /// What they are summed in.
     type Sum: Sum;
-    /// The sum of nothing.
-    const ZERO: Self::Sum;
 
     /// Adds the product of fragments in ldmatrix layout.
     unsafe fn add(sums: &mut [Self::Sum; 4], a: [u32; 4], b: [u32; 2]);
@@ -76,7 +74,6 @@ impl<T: Half> Product for Halves<T> {
     type A = T;
     type B = T;
     type Sum = f32;
-    const ZERO: f32 = 0.0;
 
     #[inline(always)]
     unsafe fn add(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
@@ -91,7 +88,6 @@ impl Product for Integers8 {
     type A = i8;
     type B = i8;
     type Sum = i32;
-    const ZERO: i32 = 0;
 
     #[inline(always)]
     unsafe fn add(sums: &mut [i32; 4], a: [u32; 4], b: [u32; 2]) {
@@ -106,7 +102,6 @@ impl Product for Tf32 {
     type A = f32;
     type B = f32;
     type Sum = f32;
-    const ZERO: f32 = 0.0;
 
     #[inline(always)]
     unsafe fn add(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
@@ -137,7 +132,6 @@ impl<Q: Float8> Product for Floats8<Q> {
     type A = Q;
     type B = f8e4m3;
     type Sum = f32;
-    const ZERO: f32 = 0.0;
 
     #[inline(always)]
     unsafe fn add(sums: &mut [f32; 4], a: [u32; 4], b: [u32; 2]) {
@@ -263,7 +257,7 @@ pub(super) unsafe fn multiply<P: Product, const A_MN: bool, const B_MN: bool, co
         fetch(step);
     }
 
-    let mut sums = [[[P::ZERO; 4]; MMA_N]; MMA_M];
+    let mut sums = [[[P::Sum::ZERO; 4]; MMA_N]; MMA_M];
     // Of four matrices, lanes 0-7 address the rows of the first, 8-15 those of the second, and so on; along k each row
     // has 16 bytes.
     let (second, third) = (lane / 8 % 2, lane / 16);

@@ -1,11 +1,10 @@
 //! Product of matrices of 8-bit floats with block-wise scales.
 
-use cuda_std::launch::DevicePtr;
-use gpu_kernels::ops::gemm::gemm::split::{GEMM_SUM, GemmSum};
+use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::gemm::gemm_fp8_blocks as gk;
 
 use super::product::{Path, Problem};
-use super::scaled::{C_TYPE, How, Kinds, NAMES, ScaledProduct, Scaling, of_blocks, pieces, variants};
+use super::scaled::{C_TYPE, How, Kinds, NAMES, OF_PIECES, ScaledProduct, Scaling, of_blocks, pieces, variants};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -90,7 +89,7 @@ fn launch<T: Float>(
     let scales = of_blocks(&INFO, stream, [a_scales, b_scales], [[m, groups], [n.div_ceil(GROUP), groups]])?;
     let [of_a, of_b] = scales;
     let by_pieces = |problem: &mut Problem<'_, f8e4m3, f8e4m3, T>, rows| {
-        let pieces = problem.sums(stream, rows, |grid, (b, a, map, pieces, problem, store, each)| {
+        problem.launch_pieces(stream, rows, |grid, (b, a, map, pieces, problem, store, each)| {
             let args = (b, a, map, pieces, problem, store, each, of_a, of_b);
             // SAFETY: the maps describe live tensors of these sizes, the pieces are this call's, and there is a scale for each block.
             unsafe {
@@ -100,16 +99,11 @@ fn launch<T: Float>(
                     _ => stream.launch::<gk::pieces::GemmFp8BlocksPieces<64>>(grid, args),
                 }
             }
-        })?;
-        let Some(blocks) = pieces.blocks(&INFO, "c")? else { return Ok(()) };
-        let (from, c) = (pieces.sums.view().ptr(stream)?, problem.c.ptr_mut(stream)?);
-        let args = (from, c, DevicePtr::null(), pieces.to(&problem.sizes), 1.0, 0.0);
-        // SAFETY: the pieces are live and have these sizes; c is borrowed mutably and has these sizes.
-        unsafe { stream.launch::<GemmSum<T>>(blocks, args) }
+        })
     };
     type Hopper<T> = gk::GemmFp8BlocksHopper<T>;
     // Measured on an H200: a group of 64 and of 128 columns takes 0.54 and 0.84 µs, one of 256 in the other kernel 0.8.
-    let kinds = Kinds { rows: &gk::pieces::ROWS, scaling: [0.45, 0.16] };
+    let kinds = Kinds { rows: &gk::pieces::ROWS, columns: gk::BLOCK_N, scaling: [0.45, 0.16] };
     problem.launch_how(stream, how, kinds, by_pieces, |problem, path| {
         problem.launch_blocks::<Hopper<T>, gk::GemmFp8BlocksMma<T, 16>, gk::GemmFp8BlocksMma<T, 1>, _>(
             stream,
@@ -146,12 +140,7 @@ static INFO: OpInfo = OpInfo {
     kernels: &[gk::GEMM_FP8_BLOCKS_MMA, gk::GEMM_FP8_BLOCKS_HOPPER, gk::pieces::GEMM_FP8_BLOCKS_PIECES, GEMM_SUM],
     variants: variants!(
         |stream, args, path| run(stream, args, Some(How::Fused(path))),
-        pieces!(
-            run,
-            "pieces_128",
-            128,
-            "sums by tiles of 256 columns and 128 rows with a and b swapped, of pieces along k if there are few, and a launch that adds them: what is picked for few rows and for rows that fill these better, or one of the next"
-        ),
+        pieces!(run, "pieces_128", 128, OF_PIECES),
         pieces!(run, "pieces_96", 96, "the same by 96 rows"),
         pieces!(run, "pieces_64", 64, "the same by 64 rows")
     ),

@@ -1,14 +1,19 @@
 //! Product of matrices in MXFP8.
 
 use cuda_std::launch::DevicePtr;
+use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, SWAPPED};
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
+use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::gemm::gemm_mxfp8 as gk;
 use gpu_kernels::ops::quant::dequantize_mxfp8::DEQUANTIZE_MXFP8;
 use half::bf16;
 
+use super::cost::{Shape, Tiles};
 use super::gemm::{joined, kernels};
 use super::product::{Path, Problem};
-use super::scaled::{A_TYPE, C_TYPE, NAMES, ScaledProduct, Scaling, of_blocks, variants};
+use super::scaled::{
+    A_TYPE, C_TYPE, How, Kinds, NAMES, OF_PIECES, ScaledProduct, Scaling, of_blocks, pieces, variants,
+};
 use super::{gemm_into, gemm_to_f32_into};
 use crate::ops::dequantize_mxfp8_into;
 use crate::ops::elementwise::grid;
@@ -84,7 +89,7 @@ pub fn gemm_mxfp8_into<'a, Q: Float8, T: Float>(
     c: impl Into<ViewMut<'a, T>>,
 ) -> Result<()> {
     let of = Operands { a: a.into(), a_scales: a_scales.into(), b: b.into(), b_scales: b_scales.into() };
-    launch(stream, of, c.into(), How::Fastest)
+    launch(stream, of, c.into(), Way::Fastest)
 }
 
 /// A product with operands of matching sizes.
@@ -104,40 +109,63 @@ impl<Q: Float8> Operands<'_, Q> {
         of_blocks(&INFO, stream, [self.a_scales, self.b_scales], [[m, groups], [n, groups]])
     }
 
-    /// Launches kernels that take 8-bit operands, on `path`. With `needed`, they return at once if the flag is zero.
+    /// Launches kernels that take 8-bit operands, in this way or in the fastest. With `needed`, those that do all return at once if the flag is
+    /// zero.
     fn multiply<T: Float>(
         &self,
         stream: &Stream,
         c: ViewMut<'_, T>,
-        path: Path,
+        how: Option<How>,
         needed: Option<&Scratch<u32>>,
     ) -> Result<()> {
         let problem = Problem::of_rows(&INFO, NAMES, self.a, self.b, c)?;
         let problem = if needed.is_some() { problem.spare() } else { problem };
-        let [of_a, of_b] = self.scales(stream)?;
+        let scales = self.scales(stream)?;
+        let [of_a, of_b] = scales;
         let needed = needed.map_or(DevicePtr::null(), |flag| flag.ptr_mut().into());
-        problem.launch(
-            stream,
-            path,
-            gk::BLOCK_N,
-            |grid, (a, b, c_map, c, problem, store)| {
-                let args = (a, b, c_map, c, problem, store, of_a, of_b, needed);
-                // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, there is a scale for each group, and the flag is
-                // null or in scratch memory of this stream.
-                unsafe { stream.launch::<gk::GemmMxfp8Hopper<Q, T>>(grid, args) }
-            },
-            |grid, packed, (a, b, c, problem)| {
-                let args = (a, b, c, problem, of_a, of_b, needed);
-                // SAFETY: the same; only operands that are aligned for packs are read in packs.
+        let by_pieces = |problem: &mut Problem<'_, Q, f8e4m3, T>, rows| {
+            let n = problem.sizes.n;
+            problem.launch_pieces(stream, rows, |grid, (b, a, map, pieces, problem, store, each)| {
+                let args = (b, a, map, pieces, problem, store, each, of_a, of_b, n);
+                // SAFETY: the maps describe live tensors of these sizes, the pieces are this call's, and there is a scale for each group.
                 unsafe {
-                    if packed {
-                        stream.launch::<gk::GemmMxfp8Mma<Q, T, 16>>(grid, args)
-                    } else {
-                        stream.launch::<gk::GemmMxfp8Mma<Q, T, 1>>(grid, args)
+                    match rows {
+                        64 => stream.launch::<gk::hopper::GemmMxfp8Pieces<Q, 64>>(grid, args),
+                        _ => stream.launch::<gk::hopper::GemmMxfp8Pieces<Q, 32>>(grid, args),
                     }
                 }
-            },
-        )
+            })
+        };
+        problem.launch_how(stream, how, KINDS, by_pieces, |problem, path| {
+            problem.launch(
+                stream,
+                path,
+                gk::hopper::BLOCK_N,
+                |grid, (a, b, c_map, c, problem, store)| {
+                    let args = (a, b, c_map, c, problem, store, of_a, of_b, needed);
+                    // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, there is a scale for each group, and the flag is
+                    // null or in scratch memory of this stream.
+                    unsafe { stream.launch::<gk::hopper::GemmMxfp8Hopper<Q, T>>(grid, args) }
+                },
+                |grid, packed, (a, b, c, problem)| {
+                    let args = (a, b, c, problem, of_a, of_b, needed);
+                    // SAFETY: the same; only operands that are aligned for packs are read in packs.
+                    unsafe {
+                        if packed {
+                            stream.launch::<gk::GemmMxfp8Mma<Q, T, 16>>(grid, args)
+                        } else {
+                            stream.launch::<gk::GemmMxfp8Mma<Q, T, 1>>(grid, args)
+                        }
+                    }
+                },
+            )
+        })
+    }
+
+    /// The microseconds of the fastest of these kernels on Hopper.
+    fn planned<T: Float>(&self, stream: &Stream, c: &mut ViewMut<'_, T>) -> Result<Option<f64>> {
+        let problem = Problem::of_rows(&INFO, NAMES, self.a, self.b, c.reborrow())?;
+        Ok(problem.planned(stream, KINDS).map(|(_, micros)| micros))
     }
 
     /// Widens both operands and multiplies them in bf16; if a scale is too far from one for that, [`multiply`](Self::multiply)
@@ -159,7 +187,7 @@ impl<Q: Float8> Operands<'_, Q> {
             DType::F32 => gemm_to_f32_into(stream, 1.0, a, b.t(), 0.0, ViewMut::of(c.reborrow().part))?,
             _ => gemm_into(stream, 1.0, a, b.t(), 0.0, ViewMut::<bf16>::of(c.reborrow().part))?,
         }
-        self.multiply(stream, c, Path::Fastest, Some(&outside))
+        self.multiply(stream, c, Some(How::Fused(Path::Fastest)), Some(&outside))
     }
 }
 
@@ -177,42 +205,60 @@ fn columns(wide: &Tensor<bf16>, k: usize) -> Result<View<'_, bf16>> {
     wide.view().strided(0, [rows, k], &[stride, 1])
 }
 
-/// Whether widening both operands saves more than it costs. A product of 8-bit elements takes 2·m·n·k FLOPs at 370 TFLOP/s, one
-/// in bf16 the same FLOPs at 640, and widening moves three bytes per element at 2.8 TB/s: the two break even where m·n/(m + n)
-/// is 470. The four additional launches take some 8 µs.
-fn pays([m, n, k]: [usize; 3]) -> bool {
-    let [m, n, k] = [m, n, k].map(|size| size as f64);
-    let [narrow, wide] = [370e12, 640e12].map(|rate| 2.0 * m * n * k / rate);
-    narrow > wide + 3.0 * (m + n) * k / 2.8e12 + 8e-6
+/// What widening both operands and looking at their scales takes, in microseconds beside their traffic, and the bytes that it moves in one.
+const WIDENING: f64 = 6.0;
+const WIDENED: f64 = 3.6e6;
+
+/// FLOPs a microsecond of products of 8 bits and of bf16 where no model says more.
+const RATES: [f64; 2] = [370e6, 640e6];
+
+/// Whether the bf16 product of widened operands takes less time than that of 8 bits, of `narrow` microseconds by the model: widening reads a byte and
+/// writes two an element.
+fn pays(stream: &Stream, sizes: [usize; 3], narrow: Option<f64>) -> bool {
+    let [m, n, k] = sizes.map(|size| size as f64);
+    let [narrow, product] = match narrow {
+        Some(narrow) => {
+            let [m, n, k] = sizes.map(|size| size as u32);
+            let shape = Shape { sizes: [1, m, n, k], bytes: 2, scaling: 0.0, in_sectors: [true; 2] };
+            let whole = FINE_WIDTHS.map(Tiles::Columns).into_iter().chain(SWAPPED.map(Tiles::Swapped));
+            let multiprocessors = stream.device().info().multiprocessors;
+            let micros = whole.chain(Tiles::of_pieces()).map(|tiles| shape.micros(multiprocessors, tiles));
+            [narrow, micros.fold(f64::INFINITY, f64::min)]
+        }
+        None => RATES.map(|rate| 2.0 * m * n * k / rate),
+    };
+    WIDENING + 3.0 * (m + n) * k / WIDENED + product < narrow
 }
 
 /// The way to compute a product.
 #[derive(Clone, Copy)]
-enum How {
+enum Way {
     /// The fastest way.
     Fastest,
     /// A bf16 product of both operands, widened.
     Widened,
     /// The kernels of this operator.
-    By(Path),
+    By(How),
 }
 
-fn launch<Q: Float8, T: Float>(stream: &Stream, of: Operands<'_, Q>, mut c: ViewMut<'_, T>, how: How) -> Result<()> {
+fn launch<Q: Float8, T: Float>(stream: &Stream, of: Operands<'_, Q>, mut c: ViewMut<'_, T>, way: Way) -> Result<()> {
     let [m, k]: [usize; 2] = of.a.dims(INFO.name, "a")?;
     let [n, _]: [usize; 2] = of.b.dims(INFO.name, "b")?;
     let widens = widens(T::DTYPE, [m, n, k]);
-    match how {
-        How::By(path) => return of.multiply(stream, c, path, None),
-        How::Widened if !widens => return Err(INFO.param_error("variant", "widened", WIDENS)),
-        How::Widened => return of.multiply_widened(stream, c),
-        How::Fastest if widens && pays([m, n, k]) => match of.multiply_widened(stream, c.reborrow()) {
-            // Widening needs two bytes per element of both operands.
-            Err(Error::OutOfMemory { .. }) => {}
-            result => return result,
-        },
-        How::Fastest => {}
+    match way {
+        Way::By(how) => return of.multiply(stream, c, Some(how), None),
+        Way::Widened if !widens => return Err(INFO.param_error("variant", "widened", WIDENS)),
+        Way::Widened => return of.multiply_widened(stream, c),
+        Way::Fastest if widens && pays(stream, [m, n, k], of.planned(stream, &mut c)?) => {
+            match of.multiply_widened(stream, c.reborrow()) {
+                // Widening needs two bytes per element of both operands.
+                Err(Error::OutOfMemory { .. }) => {}
+                result => return result,
+            }
+        }
+        Way::Fastest => {}
     }
-    of.multiply(stream, c, Path::Fastest, None)
+    of.multiply(stream, c, None, None)
 }
 
 /// Whether operands can be widened for a result of this type: the bf16 product can write bf16 and f32.
@@ -222,13 +268,16 @@ fn widens(c: DType, sizes: [usize; 3]) -> bool {
 
 const WIDENS: &str = "c in bfloat16 or float32, and no size of zero";
 
+/// What the scales of four groups add to a stage was measured on an H200.
+const KINDS: Kinds = Kinds { rows: &gk::hopper::ROWS, columns: gk::hopper::BLOCK_N, scaling: [0.8, 1.07] };
+
 /// The operator's entry in the registry.
 pub static GEMM_MXFP8: ScaledProduct = ScaledProduct {
     info: &INFO,
     scaling: Scaling::Powers(gk::GROUP as usize),
     b: DType::F8E4M3,
     production: &[(4096, 4096, 4096), (8192, 8192, 8192), (4096, 7168, 7168)],
-    launch: |stream, args, _| run(stream, args, How::Fastest),
+    launch: |stream, args, _| run(stream, args, Way::Fastest),
 };
 
 static INFO: OpInfo = OpInfo {
@@ -245,27 +294,42 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &joined::<5, 22, 27>(
-        [gk::GEMM_MXFP8_MMA, gk::GEMM_MXFP8_HOPPER, gk::GEMM_MXFP8_RANGE, DEQUANTIZE_MXFP8, GEMM_PAD],
+    kernels: &joined::<7, 22, 29>(
+        [
+            // That of results in f16; the others are listed with bf16's products.
+            GEMM_SUM.split_at(1).1.split_at(1).0,
+            gk::GEMM_MXFP8_MMA,
+            gk::hopper::GEMM_MXFP8_HOPPER,
+            gk::hopper::GEMM_MXFP8_PIECES,
+            gk::GEMM_MXFP8_RANGE,
+            DEQUANTIZE_MXFP8,
+            GEMM_PAD,
+        ],
         joined::<11, 11, 22>(kernels(true, false), kernels(true, true)),
     ),
     variants: variants!(
-        |stream, args, path| run(stream, args, How::By(path)),
+        |stream, args, path| run(stream, args, Way::By(How::Fused(path))),
         Variant {
             name: "widened",
             doc: "both operands to bf16, and a product of these: what is picked where it saves more than that takes",
             applies: |_, case| case.dims(["m", "n", "k"]).is_ok_and(|sizes| widens(case.dtype, sizes)),
-            launch: |stream, args, _| run(stream, args, How::Widened),
-        }
+            launch: |stream, args, _| run(stream, args, Way::Widened),
+        },
+        pieces!(by_pieces, "pieces_64", 64, OF_PIECES),
+        pieces!(by_pieces, "pieces_32", 32, "the same by 32 rows")
     ),
 };
 
-fn run(stream: &Stream, args: &mut Arguments<'_>, how: How) -> Result<()> {
+fn run(stream: &Stream, args: &mut Arguments<'_>, way: Way) -> Result<()> {
     dispatch!(INFO, args.dtype("a")?, [crate::f8e4m3, crate::f8e5m2] => |Q| {
         dispatch!(INFO, args.dtype("c")?, float => |T| {
             let (a, a_scales) = (args.input("a")?, args.input("a_scales")?);
             let (b, b_scales) = (args.input("b")?, args.input("b_scales")?);
-            launch::<Q, T>(stream, Operands { a, a_scales, b, b_scales }, args.output("c")?, how)
+            launch::<Q, T>(stream, Operands { a, a_scales, b, b_scales }, args.output("c")?, way)
         })
     })
+}
+
+fn by_pieces(stream: &Stream, args: &mut Arguments<'_>, how: Option<How>) -> Result<()> {
+    run(stream, args, how.map_or(Way::Fastest, Way::By))
 }

@@ -105,6 +105,10 @@ fn launch<'a, T: Float + Half>(
                     (32, true) => stream.launch::<gk::GemmW8a16Cluster<T, 32, true>>(grid, args),
                     (64, false) => stream.launch::<gk::GemmW8a16Cluster<T, 64, false>>(grid, args),
                     (64, true) => stream.launch::<gk::GemmW8a16Cluster<T, 64, true>>(grid, args),
+                    (160, false) => stream.launch::<gk::GemmW8a16Cluster<T, 160, false>>(grid, args),
+                    (160, true) => stream.launch::<gk::GemmW8a16Cluster<T, 160, true>>(grid, args),
+                    (192, false) => stream.launch::<gk::GemmW8a16Cluster<T, 192, false>>(grid, args),
+                    (192, true) => stream.launch::<gk::GemmW8a16Cluster<T, 192, true>>(grid, args),
                     (_, false) => stream.launch::<gk::GemmW8a16Cluster<T, 128, false>>(grid, args),
                     (_, true) => stream.launch::<gk::GemmW8a16Cluster<T, 128, true>>(grid, args),
                 }

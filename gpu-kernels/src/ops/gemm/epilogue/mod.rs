@@ -117,14 +117,17 @@ pub(super) trait Epilogue: Copy {
     /// outside of C.
     unsafe fn read<const N: usize>(&self, rows: [Self::Row; 2], column: u32) -> [Self::Read; N];
 
-    /// Applies the epilogue to the sums.
+    /// Applies the epilogue to the sums; by default, leaves them as they are.
+    #[inline(always)]
     unsafe fn apply<const N: usize>(
         &self,
-        rows: [Self::Row; 2],
-        column: u32,
-        read: [Self::Read; N],
+        _: [Self::Row; 2],
+        _: u32,
+        _: [Self::Read; N],
         sums: [Four<f32>; N],
-    ) -> [Four<f32>; N];
+    ) -> [Four<f32>; N] {
+        sums
+    }
 }
 
 /// Applies a function to each sum, given its pair of columns, its row and its column in the pair.
@@ -164,11 +167,6 @@ impl Epilogue for Factor {
     #[inline(always)]
     unsafe fn read<const N: usize>(&self, _: [(); 2], _: u32) -> [(); N] {
         [(); N]
-    }
-
-    #[inline(always)]
-    unsafe fn apply<const N: usize>(&self, _: [(); 2], _: u32, _: [(); N], sums: [Four<f32>; N]) -> [Four<f32>; N] {
-        sums
     }
 }
 
@@ -322,11 +320,6 @@ impl Epilogue for Gated {
     #[inline(always)]
     unsafe fn read<const N: usize>(&self, _: [(); 2], _: u32) -> [(); N] {
         [(); N]
-    }
-
-    #[inline(always)]
-    unsafe fn apply<const N: usize>(&self, _: [(); 2], _: u32, _: [(); N], sums: [Four<f32>; N]) -> [Four<f32>; N] {
-        sums
     }
 }
 

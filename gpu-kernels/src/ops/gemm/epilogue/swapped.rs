@@ -28,11 +28,6 @@ impl Epilogue for Raw {
     unsafe fn read<const N: usize>(&self, _: [(); 2], _: u32) -> [(); N] {
         [(); N]
     }
-
-    #[inline(always)]
-    unsafe fn apply<const N: usize>(&self, _: [(); 2], _: u32, _: [(); N], sums: [Four<f32>; N]) -> [Four<f32>; N] {
-        sums
-    }
 }
 
 impl Epilogue for Swapped<Factor> {
@@ -52,11 +47,6 @@ impl Epilogue for Swapped<Factor> {
     #[inline(always)]
     unsafe fn read<const N: usize>(&self, _: [(); 2], _: u32) -> [(); N] {
         [(); N]
-    }
-
-    #[inline(always)]
-    unsafe fn apply<const N: usize>(&self, _: [(); 2], _: u32, _: [(); N], sums: [Four<f32>; N]) -> [Four<f32>; N] {
-        sums
     }
 }
 

@@ -45,8 +45,13 @@ pub(in super::super) const fn b_bytes(block_n: u32) -> usize {
 
 /// As many stages as there is memory for, beside 16 KiB per consumer for the epilogue.
 pub(in super::super) const fn stages(consumers: u32, block_n: u32) -> usize {
+    stages_beside(0, consumers, block_n)
+}
+
+/// The same beside so many bytes of the kernel's own.
+pub(in super::super) const fn stages_beside(bytes: usize, consumers: u32, block_n: u32) -> usize {
     let slabs = (consumers * 2 * SLAB_BYTES) as usize;
-    (224 * 1024 - slabs) / ((consumers * PANEL_BYTES) as usize + b_bytes(block_n))
+    (224 * 1024 - slabs - bytes) / ((consumers * PANEL_BYTES) as usize + b_bytes(block_n))
 }
 
 /// Columns of B that are loaded for a tile of that many: for MN-major B all those of its panels, whose last columns the

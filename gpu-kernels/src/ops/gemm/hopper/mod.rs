@@ -50,7 +50,7 @@ use super::epilogue::{Epilogue, Raw, Sum};
 
 pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
 use self::memory::{TALL_BYTES, TALL_STAGES, TOLD, WIDE_BYTES, WIDE_STAGES};
-pub(super) use self::memory::{b_bytes, stages};
+pub(super) use self::memory::{b_bytes, stages, stages_beside};
 pub use self::memory::{loaded, shared_bytes, tall_shared_bytes};
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Swapped8, Tf32};
 use self::produce::produce;
@@ -339,7 +339,7 @@ where
         let lane = thread::thread_idx_x() % WARPGROUP;
         let depth = STAGE_BYTES / M::BYTES;
         let (mut at, mut number) = (Cursor::default(), 0);
-        let mut sums = [M::ZERO; R];
+        let mut sums = [M::Sum::ZERO; R];
         while memory.find(&mut tiles, number, at) {
             let k = memory.depth(&tiles, number, output.problem.k);
             let steps = W::steps(k, depth);

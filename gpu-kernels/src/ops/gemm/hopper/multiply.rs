@@ -24,8 +24,6 @@ pub(in super::super) trait Operands {
 pub(in super::super) trait Multiply<const R: usize>: Operands {
     /// What sums are held in.
     type Sum: Sum;
-    /// The sum of nothing.
-    const ZERO: Self::Sum;
 
     /// Starts the product, added to `sums` if `accumulate` and in place of them otherwise.
     unsafe fn multiply(sums: &mut [Self::Sum; R], a: Descriptor, b: Descriptor, accumulate: bool);
@@ -45,7 +43,6 @@ where
     [f32; R]: Accumulators,
 {
     type Sum = f32;
-    const ZERO: f32 = 0.0;
 
     #[inline(always)]
     unsafe fn multiply(sums: &mut [f32; R], a: Descriptor, b: Descriptor, accumulate: bool) {
@@ -61,54 +58,29 @@ where
 /// `Q` by E4M3.
 pub(in super::super) struct Floats8<Q>(PhantomData<Q>);
 
-impl<Q: Float8> Operands for Floats8<Q> {
-    const BYTES: u32 = 1;
-}
-
-impl<Q: Float8> Multiply<SUMS> for Floats8<Q> {
-    type Sum = f32;
-    const ZERO: f32 = 0.0;
-
-    #[inline(always)]
-    unsafe fn multiply(sums: &mut [f32; SUMS], a: Descriptor, b: Descriptor, accumulate: bool) {
-        if Q::IS_E4M3 {
-            wgmma::m64n256k32_e4m3(sums, a, b, accumulate);
-        } else {
-            wgmma::m64n256k32_e5m2_e4m3(sums, a, b, accumulate);
-        }
-    }
-}
+/// E4M3 by `Q`: the operands of [`Floats8`] swapped.
+pub(in super::super) struct Swapped8<Q>(PhantomData<Q>);
 
 /// Integers of 8 bits.
 pub(in super::super) struct Integers8;
 
-impl Operands for Integers8 {
+impl<Q: Float8> Operands for Floats8<Q> {
     const BYTES: u32 = 1;
 }
-
-impl Multiply<SUMS> for Integers8 {
-    type Sum = i32;
-    const ZERO: i32 = 0;
-
-    #[inline(always)]
-    unsafe fn multiply(sums: &mut [i32; SUMS], a: Descriptor, b: Descriptor, accumulate: bool) {
-        wgmma::m64n256k32_s8(sums, a, b, accumulate);
-    }
-}
-
-/// E4M3 by `Q`: the operands of [`Floats8`] swapped.
-pub(in super::super) struct Swapped8<Q>(PhantomData<Q>);
 
 impl<Q: Float8> Operands for Swapped8<Q> {
     const BYTES: u32 = 1;
 }
 
-/// The narrower products of operands of 8 bits.
-macro_rules! narrower {
-    ($($sums:literal: $e4m3:ident, $e5m2:ident, $s8:ident;)+) => {$(
-        impl<Q: Float8> Multiply<$sums> for Swapped8<Q> {
+impl Operands for Integers8 {
+    const BYTES: u32 = 1;
+}
+
+/// The products of 8-bit floats, `Q` being E4M3 or E5M2, by their numbers of sums.
+macro_rules! floats8 {
+    ($of:ident: $($sums:expr => $e4m3:ident, $e5m2:ident;)+) => {$(
+        impl<Q: Float8> Multiply<{ $sums }> for $of<Q> {
             type Sum = f32;
-            const ZERO: f32 = 0.0;
 
             #[inline(always)]
             unsafe fn multiply(sums: &mut [f32; $sums], a: Descriptor, b: Descriptor, accumulate: bool) {
@@ -119,10 +91,27 @@ macro_rules! narrower {
                 }
             }
         }
+    )+};
+}
 
-        impl Multiply<$sums> for Integers8 {
+floats8! { Floats8:
+    64 => m64n128k32_e4m3, m64n128k32_e5m2_e4m3;
+    SUMS => m64n256k32_e4m3, m64n256k32_e5m2_e4m3;
+}
+
+floats8! { Swapped8:
+    16 => m64n32k32_e4m3, m64n32k32_e4m3_e5m2;
+    32 => m64n64k32_e4m3, m64n64k32_e4m3_e5m2;
+    48 => m64n96k32_e4m3, m64n96k32_e4m3_e5m2;
+    64 => m64n128k32_e4m3, m64n128k32_e4m3_e5m2;
+    80 => m64n160k32_e4m3, m64n160k32_e4m3_e5m2;
+}
+
+/// The products of 8-bit integers.
+macro_rules! integers8 {
+    ($($sums:expr => $s8:ident;)+) => {$(
+        impl Multiply<{ $sums }> for Integers8 {
             type Sum = i32;
-            const ZERO: i32 = 0;
 
             #[inline(always)]
             unsafe fn multiply(sums: &mut [i32; $sums], a: Descriptor, b: Descriptor, accumulate: bool) {
@@ -132,11 +121,12 @@ macro_rules! narrower {
     )+};
 }
 
-narrower! {
-    32: m64n64k32_e4m3, m64n64k32_e4m3_e5m2, m64n64k32_s8;
-    48: m64n96k32_e4m3, m64n96k32_e4m3_e5m2, m64n96k32_s8;
-    64: m64n128k32_e4m3, m64n128k32_e4m3_e5m2, m64n128k32_s8;
-    80: m64n160k32_e4m3, m64n160k32_e4m3_e5m2, m64n160k32_s8;
+integers8! {
+    32 => m64n64k32_s8;
+    48 => m64n96k32_s8;
+    64 => m64n128k32_s8;
+    80 => m64n160k32_s8;
+    SUMS => m64n256k32_s8;
 }
 
 /// f32, of which the tensor cores take the upper 19 bits.
@@ -148,7 +138,6 @@ impl Operands for Tf32 {
 
 impl Multiply<SUMS> for Tf32 {
     type Sum = f32;
-    const ZERO: f32 = 0.0;
 
     #[inline(always)]
     unsafe fn multiply(sums: &mut [f32; SUMS], a: Descriptor, b: Descriptor, accumulate: bool) {

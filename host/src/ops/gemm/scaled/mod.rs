@@ -4,7 +4,7 @@ mod operator;
 mod pieces;
 
 pub use operator::ScaledProduct;
-pub(super) use operator::{A_TYPE, C_TYPE, Scaling, pieces, variants};
+pub(super) use operator::{A_TYPE, C_TYPE, OF_PIECES, Scaling, pieces, variants};
 pub(super) use pieces::{How, Kinds, OfPieces};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel, TensorMap};
@@ -105,6 +105,21 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         )
     }
 
+    /// Launches a kernel of sums that need no more scales, by tiles of so many rows, and one that adds them.
+    pub(super) fn launch_pieces(
+        &mut self,
+        stream: &Stream,
+        rows: u32,
+        launch: impl FnOnce(u32, OfPieces) -> Result<()>,
+    ) -> Result<()> {
+        let pieces = self.sums(stream, rows, launch)?;
+        let Some(blocks) = pieces.blocks(self.info, NAMES[2])? else { return Ok(()) };
+        let (from, c) = (pieces.sums.view().ptr(stream)?, self.c.ptr_mut(stream)?);
+        let args = (from, c, DevicePtr::null(), pieces.to(&self.sizes), 1.0, 0.0);
+        // SAFETY: the pieces are live and have these sizes; c is borrowed mutably and has these sizes.
+        unsafe { stream.launch::<split::GemmSum<C>>(blocks, args) }
+    }
+
     /// Launches a kernel with scales for the rows of both operands: in this way, or in the fastest.
     pub(super) fn launch_scaled<K: Kernels<A, B, C>>(
         self,
@@ -128,7 +143,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             // SAFETY: the pieces are live and have these sizes; c is borrowed mutably, and there is a scale for each row or one for all.
             unsafe { stream.launch::<K::Sum>(blocks, args) }
         };
-        let kinds = Kinds { rows: &hopper::SWAPPED_8, scaling: [0.0; 2] };
+        let kinds = Kinds { rows: &hopper::SWAPPED_8, columns: hopper::BLOCK_N, scaling: [0.0; 2] };
         self.launch_how(stream, how, kinds, by_pieces, |problem, path| {
             problem.launch(
                 stream,

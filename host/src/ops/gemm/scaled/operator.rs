@@ -37,9 +37,12 @@ macro_rules! variants {
 }
 pub(in super::super) use variants;
 
+/// What the first of the next says.
+pub(in super::super) const OF_PIECES: &str = "sums by tiles of 256 columns and these rows with a and b swapped, of pieces along k if there are few, and a launch that adds them: what is picked for few rows and for rows that fill these better, or one of the next";
+
 /// The variant that computes sums by tiles of so many rows, launched with `$run`.
 macro_rules! pieces {
-    ($run:expr, $name:literal, $rows:literal, $doc:literal) => {
+    ($run:expr, $name:literal, $rows:literal, $doc:expr) => {
         Variant {
             name: $name,
             doc: $doc,

@@ -29,7 +29,9 @@ pub(in super::super) enum How {
 pub(in super::super) struct Kinds {
     /// The rows of their tiles.
     pub(in super::super) rows: &'static [u32],
-    /// The microseconds that scales add to their stages, and to those of the kernel that does all.
+    /// The columns of the tiles of the kernel that does all.
+    pub(in super::super) columns: u32,
+    /// The microseconds that scales add to the stages of either.
     pub(in super::super) scaling: [f64; 2],
 }
 
@@ -47,7 +49,8 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         fused: impl FnOnce(Self, Path) -> Result<()>,
     ) -> Result<()> {
         self.require_devices(stream)?;
-        let path = match how.unwrap_or_else(|| self.planned(stream, kinds)) {
+        let planned = || self.planned(stream, kinds).map_or(How::Fused(Path::Fastest), |(how, _)| how);
+        let path = match how.unwrap_or_else(planned) {
             How::Pieces(_) if !self.fits_pieces() => {
                 let wanted = "no size of zero, and rows of a and b that lie at multiples of 16 bytes";
                 return Err(self.info.param_error("variant", "pieces", wanted));
@@ -90,23 +93,19 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         Shape { sizes: self.facts().sizes, bytes: size_of::<A>() as u32, scaling, in_sectors: [true; 2] }
     }
 
-    /// The fastest way, by a model of their time.
-    fn planned(&self, stream: &Stream, kinds: Kinds) -> How {
-        let fused = How::Fused(Path::Fastest);
+    /// The fastest way, by a model of their time, and its microseconds; none without wgmma, or if TMA does not take the operands.
+    pub(in super::super) fn planned(&self, stream: &Stream, kinds: Kinds) -> Option<(How, f64)> {
         if !self.fits_pieces() || !stream.device().supports_hopper() {
-            return fused;
+            return None;
         }
         let of = stream.device().info().multiprocessors;
         let [of_pieces, of_fused] = kinds.scaling.map(|scaling| self.shape(scaling));
-        let micros = |rows| match self.each(stream, rows) {
-            0 => of_pieces.micros(of, Tiles::Swapped(rows)) + of_pieces.added(1),
-            _ => of_pieces.micros(of, Tiles::SwappedPieces(rows)),
-        };
-        let pieces = kinds.rows.iter().map(|rows| (micros(*rows), *rows));
-        match pieces.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
-            Some((micros, rows)) if micros < of_fused.micros(of, Tiles::Columns(hopper::BLOCK_N)) => How::Pieces(rows),
-            _ => fused,
-        }
+        let pieces = kinds.rows.iter().map(|rows| match self.each(stream, *rows) {
+            0 => (How::Pieces(*rows), of_pieces.micros(of, Tiles::Swapped(*rows)) + of_pieces.added(1)),
+            _ => (How::Pieces(*rows), of_pieces.micros(of, Tiles::SwappedPieces(*rows))),
+        });
+        let fused = (How::Fused(Path::Fastest), of_fused.micros(of, Tiles::Columns(kinds.columns)));
+        pieces.chain([fused]).min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
     /// The elements of k of each of the pieces of tiles of so many rows; 0 if that is all of k.

@@ -61,6 +61,32 @@ pub(super) type SkinnyArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, 
 /// Arguments of the kernel that writes partial sums.
 pub(super) type PartsArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, DevicePtrMut<f32>, Sizes);
 
+/// Rows of A that a block can take.
+const VECTORS: [u32; 6] = [16, 32, 64, 128, 160, 192];
+/// The first of those whose blocks have a multiprocessor to themselves.
+const WIDE: usize = 3;
+/// What a block does for each step of k beside its products, in rows of A that would take as long: to widen the weight.
+const WIDENING: u64 = 64;
+
+/// How `m` rows of A and `n` of the weight are divided, and whether in many tiles: by the least of [`VECTORS`] that has room for
+/// all, or else, and for more than 64, by those that are multiplied soonest, whose waves leave few multiprocessors empty.
+fn plan([m, n]: [u32; 2], bits: u32, multiprocessors: u32) -> (Plan, bool) {
+    let of = |r: u32| {
+        let tiles = u64::from(m.div_ceil(r)) * u64::from(n.div_ceil(ROWS));
+        let few = Plan::of(r as usize, bits, false);
+        let many = tiles * u64::from(few.share) > u64::from(multiprocessors);
+        let plan = if many { Plan::of(r as usize, bits, true) } else { few };
+        let waves = (tiles * u64::from(plan.share)).div_ceil(u64::from(multiprocessors));
+        (waves * (u64::from(r) + WIDENING) / u64::from(plan.share), (plan, many))
+    };
+    let among = match VECTORS.iter().position(|r| m <= *r) {
+        Some(i) if i < WIDE => &VECTORS[i..=i],
+        _ => &VECTORS[WIDE..],
+    };
+    let soonest = among.iter().map(|r| of(*r)).min_by_key(|(time, _)| *time);
+    soonest.map_or_else(|| of(among[0]).1, |(_, plan)| plan)
+}
+
 impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
     /// Launches one of the kernels: `skinny`, with a flag for a single row of A; `cluster`, with the number of rows of A per
     /// block; or `parts`, which writes to a workspace, with that number and a flag for rows that can be copied in packs.
@@ -110,18 +136,8 @@ impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {
             return Err(info.param_error("variant", "cluster", "k > 0, and rows of a and w at multiples of 16 bytes"));
         }
         if path == Path::Cluster || path == Path::Fastest && fits && stream.device().supports_hopper() {
-            let r = match m {
-                ..=16 => 16,
-                17..=32 => 32,
-                33..=64 => 64,
-                _ => 128,
-            };
-            let blocks = |plan: Plan| grid_of(m, [plan.r, plan.rows(), plan.share]);
-            let few = Plan::of(r, bits, false);
-            let Some(least) = blocks(few)? else { return Ok(()) };
-            let many = least > stream.device().info().multiprocessors;
-            let plan = if many { Plan::of(r, bits, true) } else { few };
-            let Some(blocks) = blocks(plan)? else { return Ok(()) };
+            let (plan, many) = plan([rows, columns], bits, stream.device().info().multiprocessors);
+            let Some(blocks) = grid_of(m, [plan.r, plan.rows(), plan.share])? else { return Ok(()) };
             let weight = map(stream, w, w_stride, [plan.rows(), plan.row_bytes()])?;
             let vectors = map(stream, a, a_stride, [plan.r, gk::PANEL_BYTES])?;
             let args = (weight, vectors, scales.ptr(stream)?, c.ptr_mut(stream)?, sizes);

@@ -12,25 +12,27 @@
 //! consumer warpgroups multiplies it, 64 × 128 of it, starting from zero, and adds the result times its scales to sums
 //! in registers. This takes two operations per element: a product with the row's scale, which a thread takes from the
 //! word that holds its stage's four, then a fused multiply-add with the column's scale. All warps need the scales of
-//! the 128 columns: each thread widens one column's a stage ahead into shared memory, in the order in which lanes load
-//! four at once. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled twice per stage.
+//! the columns: each thread widens one column's a stage ahead into shared memory, in the order in which lanes load
+//! four at once. Few rows are columns of 64 or 32, of swapped operands, whose sums in f32, of pieces along k,
+//! [`gemm_sum`](super::gemm::split::gemm_sum) adds. Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled twice per stage.
 //!
 //! # Shared memory
-//! Hopper: 5 stages × (128 + 128) × 128 bytes + 4 × 8 KiB for the epilogue + 2 × 2 × 2 KiB of scales + barriers. Elsewhere as [`gemm`](super::gemm).
+//! Hopper: 5 stages × (128 + 128) × 128 bytes, or 7 × (128 + 64), 9 × (128 + 32), + 4 × 8 KiB for the epilogue + 2 × 2 × 16 bytes a column for
+//! scales + barriers. Elsewhere as [`gemm`](super::gemm).
 //!
 //! # Numerics
 //! A group's sum p is a multiple of 2⁻²⁵ below 2³⁰, and scales are between 2⁻¹²⁷ and 2¹²⁷. Scales of A are multiplied
-//! by 2¹⁶ and those of B divided by it: then p·sᵃ is exact for every sᵃ below 2⁶⁵, sᵇ is exact always, and the
-//! multiply-add rounds once. If a warp meets a greater sᵃ in a stage, or NaN, it applies the part of it that would
+//! by 2¹⁶ and those of B divided by it, or of swapped operands the other way round: then p·sᵃ is exact for every sᵃ below 2⁶⁵,
+//! sᵇ is exact always, and the multiply-add rounds once. If a warp meets a greater sᵃ in a stage, or NaN, it applies the part of it that would
 //! overflow to B's scale. A NaN scale makes every result that depends on it NaN. The bits that the tensor core loses
 //! when it aligns addends are lost within a group only.
 //!
 //! # Cost
 //! 2·m·n·k FLOPs, and 3·m·n·k/32 for the scales, which are the bottleneck: for one group a warp scheduler issues 2 · 128
 //! operations on sums and 2 · 8 loads of scales, while the tensor cores work 128 cycles: 326 cycles with the rest of
-//! the loop, some 750 TFLOP/s. An H200 takes 620 to 660 cycles, 353 TFLOP/s for 4096³ and 366 for 8192³: both consumers
-//! wait, in step, for the same stage and then for their products. Loads are not the limit: halving the bytes made the
-//! kernel slower, because of the cost of widening them.
+//! the loop, some 750 TFLOP/s. An H200 takes 590, 370 TFLOP/s for 4096³: both consumers
+//! wait, in step, for the same stage and then for their products. With the next group's product under way meanwhile, in registers
+//! of its own, it takes longer: columns are fewer then, and instructions more than warps find in their cache.
 //!
 //! Large products are therefore computed by [`gemm`](super::gemm) in bf16 instead, from operands that
 //! [`dequantize_mxfp8`](crate::ops::quant::dequantize_mxfp8) widens: that reads one more byte, and writes and reads two
@@ -45,32 +47,22 @@
 //! # Sources
 //! Open Compute Project, "OCP Microscaling Formats (MX) Specification", version 1.0, section 6.1.
 
+pub mod hopper;
+
 use core::array;
-use core::marker::PhantomData;
+use core::hint::cold_path;
 
 use cuda_std::float::Element;
 use cuda_std::fp8::{Float8, f8e8m0};
-use cuda_std::launch::TensorMap;
-use cuda_std::shared::{self, SharedPtr};
-use cuda_std::thread::named_barrier;
-use cuda_std::vector::Pack;
-use cuda_std::{atomic, f8e4m3, kernel, math, shared_field, thread, warp, wgmma};
+use cuda_std::{atomic, f8e4m3, kernel, math, thread, warp};
 
 use super::Problem;
 use super::epilogue::Factor;
-use super::hopper::{
-    self, CLUSTER, CONSUMERS, Consume, Cursor, Floats8, Matrices, Memory, Output, PANEL_BYTES, STAGE_BYTES, STORE_M,
-    Tiles, WARPGROUP, Walk,
-};
+use super::hopper::STAGE_BYTES;
 use super::mma::{self, Place, Shared, Sums};
 
 /// Elements along k that share a scale.
 pub const GROUP: u32 = 32;
-/// Columns of C a block computes on Hopper.
-pub const BLOCK_N: u32 = 128;
-
-const B_BYTES: usize = (BLOCK_N * STAGE_BYTES) as usize;
-const STAGES: usize = 5;
 /// Groups of a stage on Hopper, whose scales are a word.
 const GROUPS: u32 = STAGE_BYTES / GROUP;
 
@@ -84,19 +76,19 @@ pub const RANGE_BLOCK: u32 = 256;
 /// Scales that a block looks at.
 pub const RANGE: u32 = 16 * RANGE_BLOCK;
 
-/// Scales of A are made greater, and those of B smaller, by this many powers of two.
+/// Scales of rows are made greater, and those of columns smaller, by this many powers of two.
 const SHIFT: u32 = 16;
 /// Scale codes from here on, and NaN, are called great.
 const GREAT: u32 = 0xc0;
 
-/// A scale of A that is not great, as f32.
+/// A row's scale that is not great, as f32.
 #[inline(always)]
 fn row_factor(code: u32) -> f32 {
     // The smallest scale has code 0, for which f32 has no normal number with that exponent field.
     f32::from_bits((code + SHIFT) << 23)
 }
 
-/// Any scale of A as two factors, of which the first keeps all products with a group's sums exact.
+/// Any scale of a row as two factors, of which the first keeps all products with a group's sums exact.
 #[inline(always)]
 fn row_factors(code: u32) -> [f32; 2] {
     match code {
@@ -106,7 +98,7 @@ fn row_factors(code: u32) -> [f32; 2] {
     }
 }
 
-/// A scale of B.
+/// A column's scale.
 #[inline(always)]
 fn column_factor(code: u32) -> f32 {
     f8e8m0::from_bits(code as u8).to_f32() * f32::from_bits((127 - SHIFT) << 23)
@@ -171,15 +163,22 @@ impl Scales {
         self.groups.is_multiple_of(GROUPS) && (self.codes as usize).is_multiple_of(4)
     }
 
-    /// The scales of a stage; the last scale replaces those that do not exist.
+    /// The scales of a stage, and zeros for those that do not exist.
     #[inline(always)]
     unsafe fn word(&self, row: *const u8, stage: u32, in_words: bool) -> u32 {
         let first = stage * GROUPS;
+        let row = row.add(first as usize);
         if in_words {
-            return row.add(first as usize).cast::<u32>().read();
+            return row.cast::<u32>().read();
         }
-        let code = |i: u32| *row.add((first + i).min(self.groups - 1) as usize);
-        u32::from_le_bytes([code(0), code(1), code(2), code(3)])
+        cold_path();
+        // A loop, which ptxas does not turn into predicated loads: each would wait for the word.
+        let (mut word, mut i) = (0, 0);
+        while i < GROUPS.min(self.groups - first) {
+            word |= u32::from(*row.add(i as usize)) << (8 * i);
+            i += 1;
+        }
+        word
     }
 }
 
@@ -260,141 +259,4 @@ pub unsafe fn gemm_mxfp8_mma<Q: Float8, C: Element, const V: usize>(
         *sums = if slice + 1 == slices { total } else { [[[0.0; 4]; _]; _] };
     };
     mma::run::<mma::Floats8<Q>, C, _, false, false, V>(a, b, c, problem, Factor::ONE, settle);
-}
-
-/// Factors of the columns of a stage, and of those of the next, for each consumer.
-type Factors = [[[[f32; BLOCK_N as usize]; GROUPS as usize]; 2]; CONSUMERS as usize];
-
-/// The block's shared memory on Hopper.
-#[repr(C, align(1024))]
-pub struct Stages {
-    /// The first field: it is the part that the producer knows of.
-    ring: hopper::Shared<B_BYTES, STAGES>,
-    factors: Factors,
-}
-
-/// The same on Hopper.
-///
-/// # Safety
-/// As for [`gemm_hopper`](super::gemm::hopper::gemm_hopper), boxes having 128 elements of k and those of B 64 rows; the scales are valid for every
-/// block.
-#[kernel(
-    dtypes(Q: float8, C: float), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER, shared = Stages, arch = "sm_90a",
-    no_spills
-)]
-#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn gemm_mxfp8_hopper<Q: Float8, C: Element>(
-    a_map: &TensorMap,
-    b_map: &TensorMap,
-    c_map: &TensorMap,
-    c: *mut C,
-    problem: Problem,
-    store: u32,
-    a_scales: *const f8e8m0,
-    b_scales: *const f8e8m0,
-    needed: *const u32,
-) {
-    if is_spared(needed) {
-        return;
-    }
-    let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    let tiles = Tiles::of(&of.problem, [hopper::BLOCK_M, BLOCK_N]);
-    let consumers = Scaled {
-        a: Scales::new(a_scales, problem.m, problem.k),
-        b: Scales::new(b_scales, problem.n, problem.k),
-        of: PhantomData::<Q>,
-    };
-    hopper::split::<Floats8<Q>, C, Factor, _, _, B_BYTES, STAGES, _>(of, Factor::ONE, tiles, consumers);
-}
-
-/// A thread's sums of a consumer's part of a tile.
-type PartSums = [f32; (BLOCK_N / 2) as usize];
-
-/// Consumers that multiply the stages of every tile of this cluster, scale each group, and store C.
-struct Scaled<Q> {
-    a: Scales,
-    b: Scales,
-    of: PhantomData<Q>,
-}
-
-/// Where the factor of a column is: a lane's four of two neighbouring blocks of eight columns follow each other.
-#[inline(always)]
-const fn place_of_factor(column: u32) -> u32 {
-    column / 16 * 16 + column % 8 / 2 * 4 + column / 8 % 2 * 2 + column % 2
-}
-
-impl<Q: Float8, C: Element> Consume<C, Factor, B_BYTES, STAGES> for Scaled<Q> {
-    #[inline(always)]
-    unsafe fn consume<W: Walk>(
-        self,
-        memory: Memory<B_BYTES, STAGES>,
-        consumer: u32,
-        output: &Output<'_, C, Factor>,
-        mut tiles: W,
-    ) {
-        let block: SharedPtr<Stages> = shared::dynamic();
-        let factors = shared_field!(block.factors).at(consumer);
-        let lane = thread::thread_idx_x() % WARPGROUP;
-        let groups = self.a.groups;
-        let steps = groups.div_ceil(GROUPS);
-        let in_words = [self.a.in_words(), self.b.in_words()];
-        let mut at = Cursor::default();
-        let mut side = 0;
-        let mut products: PartSums = [0.0; _];
-        while tiles.find() {
-            let tile = tiles.tile();
-            let row = tile.row + consumer * STORE_M + lane / 32 * 16 + lane % 32 / 4;
-            let rows = [self.a.row(row), self.a.row(row + 8)];
-            let column = self.b.row(tile.column + lane);
-            let mut sums: PartSums = [0.0; _];
-            // Scales are read a stage ahead, so that their latency is hidden.
-            let of_stage = |stage: u32| {
-                let rows = rows.map(|row| self.a.word(row, stage, in_words[0]));
-                (rows, self.b.word(column, stage, in_words[1]))
-            };
-            let mut next = of_stage(0);
-            for step in 0..steps {
-                let (mut rows, column) = next;
-                let factors = factors.at(side);
-                for group in 0..GROUPS {
-                    let factor = column_factor(column >> (8 * group) & 0xff);
-                    factors.at(group).at(place_of_factor(lane)).write(factor);
-                }
-                next = of_stage((step + 1).min(steps - 1));
-                // The two upper bits of a code.
-                let great = rows.map(|codes| codes & codes << 1 & 0x8080_8080 != 0);
-                let great = warp::any(great[0] || great[1]);
-                named_barrier::sync(output.barrier, WARPGROUP);
-                memory.full(at.stage).wait_parity(at.parity);
-                let [a, ..] = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
-                let [b, ..] = hopper::descriptors(memory.b(at.stage), false);
-                for group in 0..(groups - step * GROUPS).min(GROUPS) {
-                    let (a, b) = (a.advance(group * GROUP), b.advance(group * GROUP));
-                    wgmma::fence_for(&mut products);
-                    if Q::IS_E4M3 {
-                        wgmma::m64n128k32_e4m3(&mut products, a, b, false);
-                    } else {
-                        wgmma::m64n128k32_e5m2_e4m3(&mut products, a, b, false);
-                    }
-                    wgmma::commit();
-                    let of_lane = factors.at(group).at(lane % 4 * 4).as_ptr();
-                    let columns: [Pack<f32, 4>; 8] = array::from_fn(|i| Pack::load(of_lane.add(i * 16)));
-                    let codes = rows.map(|codes| codes & 0xff);
-                    rows = rows.map(|codes| codes >> 8);
-                    wgmma::wait_for::<0>(&mut products);
-                    if great {
-                        add_scaled::<_, true>(&mut sums, &products, codes, |c| columns[c / 4].0[c % 4]);
-                    } else {
-                        add_scaled::<_, false>(&mut sums, &products, codes, |c| columns[c / 4].0[c % 4]);
-                    }
-                }
-                memory.release(at.stage, lane);
-                at.advance(STAGES);
-                side ^= 1;
-            }
-            output.part(lane, consumer, tile).store(&mut sums);
-            tiles.advance();
-        }
-        output.finish(lane);
-    }
 }
