@@ -29,7 +29,7 @@
 //!
 //! # Cost
 //! The bytes of the weight and its scales, once: n·k·(1/2 + 4/128) over the bandwidth, 8.4 µs for 8192 × 8192 at 4.25 TB/s, where a copy of as many takes 12.9. An H200 takes 14.2 µs for one row of
-//! A, 15.3 for eight, 18.3 for 16, 19.9 for 32, 26 for 64, 37 for 128, and 0.96 ms for 4096; with zero points 14.3, 15.7, 18.7, 20.1, 26, 36 and 0.97. A pair of integers costs two integer operations, of
+//! A, 15.3 for eight, 18.3 for 16, 19.9 for 32, 26 for 64, 37 for 128, 67 for 304, and 0.88 ms for 4096; with zero points the same within a few percent. A pair of integers costs two integer operations, of
 //! which a scheduler does a warp's in two cycles, one fused multiply-add, and with bf16 a multiplication; with few rows of A 1.25 or 1.75 integer operations, and no multiplication.
 //!
 //! # Limits
@@ -75,7 +75,7 @@ pub unsafe fn gemm_w4a16_skinny<T: Half, const ALONE: bool, const ZEROS: bool>(
 /// # Safety
 /// As for `weight_only::hopper`'s `run`.
 #[kernel(
-    dtypes(T: half), values(R: 16, 32, 64, 128, 160, 192, MANY: false, true, ZEROS: false, true),
+    dtypes(T: half), values(R: 16, 32, 64, 96, 128, 160, 192, MANY: false, true, ZEROS: false, true),
     block = { Plan::of(R, BITS, MANY).threads() }, min_blocks = { Plan::of(R, BITS, MANY).blocks }, cluster = { Plan::of(R, BITS, MANY).share },
     shared = { Plan::of(R, BITS, MANY).bytes() }, arch = "sm_90a", no_spills
 )]
@@ -91,6 +91,7 @@ pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const MANY: bool, cons
         16 => hopper::run::<Int4, T, 8, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
         32 => hopper::run::<Int4, T, 16, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
         64 => hopper::run::<Int4, T, 32, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        96 => hopper::run::<Int4, T, 48, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
         128 => hopper::run::<Int4, T, 64, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
         160 => hopper::run::<Int4, T, 80, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
         _ => hopper::run::<Int4, T, 96, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),

@@ -11,8 +11,9 @@
 //!
 //! # Mapping
 //! That of `weight_only`. Up to eight rows of A are multiplied by blocks of 256 threads that take 32 rows of the weight, from memory to registers ([`gemm_w8a16_skinny`]), if k is of whole packs. On
-//! Hopper ([`gemm_w8a16_cluster`]) two warpgroups take 128 rows of the weight and 16, 32, 64 or 128 of A. With up to 64 rows of A, pairs of blocks share k. If one wave has
-//! room for all of them, so do two teams of such warpgroups in each block; otherwise two blocks share a multiprocessor. With 128 rows of A, pairs share k only if there is one wave. On other GPUs, and where rows are
+//! Hopper ([`gemm_w8a16_cluster`]) two warpgroups take 128 rows of the weight and 16, 32, 64, 96, 128, 160 or 192 of A: of more than 64, what
+//! leaves the fewest multiprocessors empty in the last wave. With up to 64 rows of A, pairs of blocks share k. If one wave has
+//! room for all of them, so do two teams of such warpgroups in each block; otherwise two blocks share a multiprocessor. With more, pairs share k only if there is one wave. On other GPUs, and where rows are
 //! not at multiples of 16 bytes, 256 threads take 128 rows of the weight and 16 or 64 of A, and y of the grid
 //! shares k, into a workspace whose parts [`gemv_sum`](crate::ops::gemv::gemv::gemv_sum) adds ([`gemm_w8a16_parts`]). More rows of A than a block takes
 //! are slices, each of which reads the weight: from L2, because slices of the same rows are neighbours.
@@ -29,7 +30,7 @@
 //!
 //! # Cost
 //! The bytes of the weight, once: n·k over the bandwidth, 15.8 µs for 8192 × 8192 at 4.25 TB/s, where a copy of as many takes 19.9. An H200 takes 22.5 µs for one row of A, 22.9 for eight, 25 for 16, 26
-//! for 32, 29 for 64, 37 for 128, and 1.0 ms for 4096.
+//! for 32, 29 for 64, 37 for 128, 68 for 304, and 0.9 ms for 4096.
 //!
 //! # Limits
 //! m, n, k below 2³¹.
@@ -75,7 +76,7 @@ pub unsafe fn gemm_w8a16_skinny<T: Half, const ALONE: bool>(
 /// # Safety
 /// As for `weight_only::hopper`'s `run`.
 #[kernel(
-    dtypes(T: half), values(R: 16, 32, 64, 128, 160, 192, MANY: false, true),
+    dtypes(T: half), values(R: 16, 32, 64, 96, 128, 160, 192, MANY: false, true),
     block = { Plan::of(R, BITS, MANY).threads() }, min_blocks = { Plan::of(R, BITS, MANY).blocks }, cluster = { Plan::of(R, BITS, MANY).share },
     shared = { Plan::of(R, BITS, MANY).bytes() }, arch = "sm_90a", no_spills
 )]
@@ -90,6 +91,7 @@ pub unsafe fn gemm_w8a16_cluster<T: Half, const R: usize, const MANY: bool>(
         16 => hopper::run::<Int8, T, 8, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
         32 => hopper::run::<Int8, T, 16, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
         64 => hopper::run::<Int8, T, 32, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
+        96 => hopper::run::<Int8, T, 48, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
         128 => hopper::run::<Int8, T, 64, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
         160 => hopper::run::<Int8, T, 80, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),
         _ => hopper::run::<Int8, T, 96, MANY, false>(weight, vectors, scales, ptr::null(), c, sizes),

@@ -26,8 +26,8 @@ use crate::runtime::view::{View, ViewMut};
 /// each zero point has a byte of its own, with a value one more than in GPTQ's files.
 ///
 /// The weight is widened exactly on the way to the tensor cores; the sums of groups, times their scales, are added in f32. Rows
-/// may be padded; rows at multiples of 16 bytes are read fastest. Any m works, but the weight is widened again for every 128
-/// rows. Sums are f32 in a fixed order; k = 0 gives zeros. The result, `[m, n]`, is a new dense tensor; the work is queued on
+/// may be padded; rows at multiples of 16 bytes are read fastest. Any m works, but the weight is widened again for each
+/// slice of up to 192 rows. Sums are f32 in a fixed order; k = 0 gives zeros. The result, `[m, n]`, is a new dense tensor; the work is queued on
 /// `stream`.
 ///
 /// Frantar et al., "GPTQ" (arXiv:2210.17323); Lin et al., "AWQ" (arXiv:2306.00978); "MARLIN" (arXiv:2408.11743).
@@ -140,6 +140,10 @@ fn launch<'a, T: Float + Half>(
                     (64, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 64, false, true>>(grid, args),
                     (64, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 64, true, false>>(grid, args),
                     (64, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 64, true, true>>(grid, args),
+                    (96, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 96, false, false>>(grid, args),
+                    (96, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 96, true, false>>(grid, args),
+                    (96, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 96, false, true>>(grid, args),
+                    (96, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 96, true, true>>(grid, args),
                     (160, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 160, false, false>>(grid, args),
                     (160, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 160, true, false>>(grid, args),
                     (160, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 160, false, true>>(grid, args),

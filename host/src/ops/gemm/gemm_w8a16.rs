@@ -20,7 +20,7 @@ use crate::runtime::view::{View, ViewMut};
 /// This is a linear layer whose weight takes half of the memory and, for few rows of `a`, less time: the weight is widened
 /// exactly on the way to the tensor cores. [`quantize_rows_int8`](crate::ops::quantize_rows_int8()) makes `w` and `scales` from
 /// a weight. Rows may be padded; rows at multiples of 16 bytes are read fastest. Any m works, but the weight is widened again
-/// for every 128 rows. Sums are f32 in a fixed order; k = 0 gives zeros. The result, `[m, n]`, is a new dense tensor; the work
+/// for each slice of up to 192 rows. Sums are f32 in a fixed order; k = 0 gives zeros. The result, `[m, n]`, is a new dense tensor; the work
 /// is queued on `stream`.
 ///
 /// Dettmers et al., "LLM.int8()" (arXiv:2208.07339); Kim et al., "Who Says Elephants Can't Run" (arXiv:2211.10017).
@@ -105,6 +105,8 @@ fn launch<'a, T: Float + Half>(
                     (32, true) => stream.launch::<gk::GemmW8a16Cluster<T, 32, true>>(grid, args),
                     (64, false) => stream.launch::<gk::GemmW8a16Cluster<T, 64, false>>(grid, args),
                     (64, true) => stream.launch::<gk::GemmW8a16Cluster<T, 64, true>>(grid, args),
+                    (96, false) => stream.launch::<gk::GemmW8a16Cluster<T, 96, false>>(grid, args),
+                    (96, true) => stream.launch::<gk::GemmW8a16Cluster<T, 96, true>>(grid, args),
                     (160, false) => stream.launch::<gk::GemmW8a16Cluster<T, 160, false>>(grid, args),
                     (160, true) => stream.launch::<gk::GemmW8a16Cluster<T, 160, true>>(grid, args),
                     (192, false) => stream.launch::<gk::GemmW8a16Cluster<T, 192, false>>(grid, args),

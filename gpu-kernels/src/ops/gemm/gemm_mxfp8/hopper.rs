@@ -1,6 +1,7 @@
 //! The kernels of Hopper: those of whole tiles, and those of few rows.
 
 use core::array;
+use core::hint::cold_path;
 use core::marker::PhantomData;
 
 use cuda_std::float::Element;
@@ -213,6 +214,7 @@ where
                     rows = rows.map(|codes| codes >> 8);
                     wgmma::wait_for::<0>(&mut products);
                     if great {
+                        cold_path();
                         add_scaled::<_, true>(&mut sums, &products, codes, |c| columns[c / 4].0[c % 4]);
                     } else {
                         add_scaled::<_, false>(&mut sums, &products, codes, |c| columns[c / 4].0[c % 4]);

@@ -62,7 +62,7 @@ pub(super) type SkinnyArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, 
 pub(super) type PartsArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, DevicePtrMut<f32>, Sizes);
 
 /// Rows of A that a block can take.
-const VECTORS: [u32; 6] = [16, 32, 64, 128, 160, 192];
+const VECTORS: [u32; 7] = [16, 32, 64, 96, 128, 160, 192];
 /// The first of those whose blocks have a multiprocessor to themselves.
 const WIDE: usize = 3;
 /// What a block does for each step of k beside its products, in rows of A that would take as long: to widen the weight.

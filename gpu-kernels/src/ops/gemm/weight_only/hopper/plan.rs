@@ -37,8 +37,8 @@ impl Plan {
     /// streams while the other starts or ends, and with many vectors k is not split.
     pub const fn of(r: usize, bits: u32, many: bool) -> Self {
         let [share, teams, blocks] = match (r, many) {
-            (128.., false) => [2, 1, 1],
-            (128.., true) => [1, 1, 1],
+            (96.., false) => [2, 1, 1],
+            (96.., true) => [1, 1, 1],
             (_, false) => [2, 2, 1],
             (_, true) => [2, 1, 2],
         };
