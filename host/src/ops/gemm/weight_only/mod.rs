@@ -186,3 +186,21 @@ fn map<T: Dtype>(stream: &Stream, matrix: &View<'_, T>, stride: u64, [rows, byte
         oob_fill: OobFill::Zero,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn slices_leave_few_multiprocessors_empty() {
+        let plan = |m, n| {
+            let (plan, many) = super::plan([m, n], 8, 132);
+            (plan.r, many)
+        };
+        assert_eq!([1, 17, 64].map(|m| plan(m, 8192)), [16, 32, 64].map(|r| (r, false)));
+        assert_eq!([65, 128, 150, 192].map(|m| plan(m, 8192)), [96, 128, 160, 192].map(|r| (r, false)));
+        // Two slices of 64 tiles each are one wave.
+        assert_eq!([256, 304, 384].map(|m| plan(m, 8192)), [128, 160, 192].map(|r| (r, true)));
+        assert_eq!([304, 384].map(|m| plan(m, 4096)), [160, 192].map(|r| (r, false)));
+        assert_eq!([plan(64, 28672), plan(4096, 8192)], [(64, true), (192, true)]);
+        assert!(plan(u32::MAX, u32::MAX).1);
+    }
+}
