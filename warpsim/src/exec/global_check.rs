@@ -21,8 +21,11 @@ const CONSTANT: &str = "ld.global.nc is for what nobody writes while the grid ru
 /// The advice for strong accesses that overlap partially.
 const MIXED: &str = "they are strong, but of different sizes: access it in one size, or order them";
 
-/// How long to wait for the value of a store whose stamp is there: its thread may have lost its core in between.
-const AT_MOST: Duration = Duration::from_millis(20);
+/// How long to wait for the value of a store whose stamp is there: its thread may have lost its core in between, of which there may be fewer
+/// than threads that want one.
+const AT_MOST: Duration = Duration::from_millis(100);
+/// How long at a time. Asleep, not yielding, so that the core is free for that thread.
+const AT_A_TIME: Duration = Duration::from_micros(100);
 
 /// An access by one lane, or by an asynchronous operation that the lane starts.
 #[derive(Clone, Copy)]
@@ -218,7 +221,7 @@ fn comes(cx: &Cx<'_>, cl: &Cluster, s: &Split, old: GStamp, same: impl Fn() -> b
     }
     let start = Instant::now();
     while start.elapsed() < AT_MOST {
-        std::thread::yield_now();
+        std::thread::sleep(AT_A_TIME);
         if same() {
             return true;
         }
