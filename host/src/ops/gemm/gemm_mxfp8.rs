@@ -315,8 +315,8 @@ static INFO: OpInfo = OpInfo {
             applies: |_, case| case.dims(["m", "n", "k"]).is_ok_and(|sizes| widens(case.dtype, sizes)),
             launch: |stream, args, _| run(stream, args, Way::Widened),
         },
-        pieces!(by_pieces, "pieces_64", 64, OF_PIECES),
-        pieces!(by_pieces, "pieces_32", 32, "the same by 32 rows")
+        pieces!(run_how, "pieces_64", 64, OF_PIECES),
+        pieces!(run_how, "pieces_32", 32, "the same by 32 rows")
     ),
 };
 
@@ -330,6 +330,6 @@ fn run(stream: &Stream, args: &mut Arguments<'_>, way: Way) -> Result<()> {
     })
 }
 
-fn by_pieces(stream: &Stream, args: &mut Arguments<'_>, how: Option<How>) -> Result<()> {
+fn run_how(stream: &Stream, args: &mut Arguments<'_>, how: Option<How>) -> Result<()> {
     run(stream, args, how.map_or(Way::Fastest, Way::By))
 }

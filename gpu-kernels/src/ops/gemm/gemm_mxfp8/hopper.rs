@@ -58,7 +58,7 @@ pub const fn shared_bytes(n: u32) -> usize {
 /// group.
 #[kernel(
     dtypes(Q: float8, C: float), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
-    shared = { shared_bytes(BLOCK_N) }, arch = "sm_90a"
+    shared = { shared_bytes(BLOCK_N) }, arch = "sm_90a", no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn gemm_mxfp8_hopper<Q: Float8, C: Element>(
@@ -202,7 +202,7 @@ where
                 memory.full(at.stage).wait_parity(at.parity);
                 let [a, ..] = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
                 let [b, ..] = hopper::descriptors(memory.b(at.stage), false);
-                // Not unrolled: several warps would wait for its instructions.
+                // Its length is not known to the compiler: unrolled it would be more than the instruction cache holds.
                 for group in 0..(groups - step * GROUPS).min(GROUPS) {
                     wgmma::fence_for(&mut products);
                     M::multiply(&mut products, a.advance(group * GROUP), b.advance(group * GROUP), false);
