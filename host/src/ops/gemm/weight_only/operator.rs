@@ -190,7 +190,9 @@ impl Operator for WeightOnly {
                 Case::boundary(info, dtype, dims(18, 513, 64)),
                 Case::boundary(info, dtype, dims(64, 514, 128)),
                 Case::boundary(info, dtype, dims(1030, 130, 32)),
-                // Slices of 160, 192 and 128 rows, of which pairs of blocks share k and of which none do.
+                // Slices of 96, 160, 192 and 128 rows, of which pairs of blocks share k and of which none do.
+                Case::boundary(info, dtype, dims(70, 520, 32)),
+                Case::boundary(info, dtype, dims(128, 260, 32)),
                 Case::boundary(info, dtype, dims(270, 130, 32)),
                 Case::boundary(info, dtype, dims(350, 130, 32)),
                 Case::boundary(info, dtype, dims(250, 260, 32)),
@@ -203,7 +205,7 @@ impl Operator for WeightOnly {
             [(1, 40, 4640), (3, 40, 4640), (20, 33, 3360), (50, 33, 2624), (70, 40, 2080)]
                 .into_iter()
                 .chain([(3, 513, 2592), (20, 513, 2080), (40, 520, 1312), (270, 130, 1312), (350, 130, 1312)])
-                .chain([(250, 260, 1312), (270, 260, 1312), (350, 260, 1312)])
+                .chain([(70, 520, 1312), (128, 260, 1312), (250, 260, 1312), (270, 260, 1312), (350, 260, 1312)])
                 .map(|(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))),
         );
         // Sums are formed before scaling: with bf16's greatest values they would overflow f32, but not the f64 reference.
