@@ -5,7 +5,9 @@ use core::marker::PhantomData;
 use gpu_kernels::ops::gemm::gemm_fp8 as gk;
 
 use super::product::{Path, Problem};
-use super::scaled::{A_TYPE, C_TYPE, How, Kernels, NAMES, ScaledProduct, Scales, Scaling, pieces, variants};
+use super::scaled::{
+    A_TYPE, C_TYPE, How, Kernels, NAMES, ScaledProduct, Scales, Scaling, pieces, variants, variants_by_rows,
+};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float, Float8};
 use crate::runtime::error::Result;
@@ -128,18 +130,7 @@ static INFO: OpInfo = OpInfo {
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
     kernels: &[gk::GEMM_FP8_MMA, gk::GEMM_FP8_HOPPER, gk::GEMM_FP8_PIECES, gk::GEMM_FP8_SUM],
-    variants: variants!(
-        |stream, args, path| run(stream, args, Some(How::Fused(path))),
-        pieces!(
-            run,
-            "pieces_160",
-            160,
-            "sums by tiles of 256 columns and 160 rows with a and b swapped, of pieces along k if there are few, and a launch that adds and scales them: what is picked for few rows and for rows that fill these better, or one of the next"
-        ),
-        pieces!(run, "pieces_128", 128, "the same by 128 rows"),
-        pieces!(run, "pieces_96", 96, "the same by 96 rows"),
-        pieces!(run, "pieces_64", 64, "the same by 64 rows")
-    ),
+    variants: variants_by_rows!(run),
 };
 
 fn run(stream: &Stream, args: &mut Arguments<'_>, path: Option<How>) -> Result<()> {

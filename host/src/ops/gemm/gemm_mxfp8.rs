@@ -162,10 +162,9 @@ impl<Q: Float8> Operands<'_, Q> {
         })
     }
 
-    /// The microseconds of the fastest of these kernels on Hopper.
-    fn planned<T: Float>(&self, stream: &Stream, c: &mut ViewMut<'_, T>) -> Result<Option<f64>> {
-        let problem = Problem::of_rows(&INFO, NAMES, self.a, self.b, c.reborrow())?;
-        Ok(problem.planned(stream, KINDS).map(|(_, micros)| micros))
+    /// The fastest of these kernels on Hopper, and its microseconds.
+    fn planned<T: Float>(&self, stream: &Stream, c: &mut ViewMut<'_, T>) -> Result<Option<(How, f64)>> {
+        Ok(Problem::of_rows(&INFO, NAMES, self.a, self.b, c.reborrow())?.planned(stream, KINDS))
     }
 
     /// Widens both operands and multiplies them in bf16; if a scale is too far from one for that, [`multiply`](Self::multiply)
@@ -249,16 +248,17 @@ fn launch<Q: Float8, T: Float>(stream: &Stream, of: Operands<'_, Q>, mut c: View
         Way::By(how) => return of.multiply(stream, c, Some(how), None),
         Way::Widened if !widens => return Err(INFO.param_error("variant", "widened", WIDENS)),
         Way::Widened => return of.multiply_widened(stream, c),
-        Way::Fastest if widens && pays(stream, [m, n, k], of.planned(stream, &mut c)?) => {
-            match of.multiply_widened(stream, c.reborrow()) {
-                // Widening needs two bytes per element of both operands.
-                Err(Error::OutOfMemory { .. }) => {}
-                result => return result,
-            }
-        }
         Way::Fastest => {}
     }
-    of.multiply(stream, c, None, None)
+    let planned = of.planned(stream, &mut c)?;
+    if widens && pays(stream, [m, n, k], planned.map(|(_, micros)| micros)) {
+        match of.multiply_widened(stream, c.reborrow()) {
+            // Widening needs two bytes per element of both operands.
+            Err(Error::OutOfMemory { .. }) => {}
+            result => return result,
+        }
+    }
+    of.multiply(stream, c, planned.map(|(how, _)| how), None)
 }
 
 /// Whether operands can be widened for a result of this type: the bf16 product can write bf16 and f32.

@@ -4,7 +4,7 @@ mod operator;
 mod pieces;
 
 pub use operator::ScaledProduct;
-pub(super) use operator::{A_TYPE, C_TYPE, OF_PIECES, Scaling, pieces, variants};
+pub(super) use operator::{A_TYPE, C_TYPE, OF_PIECES, Scaling, pieces, variants, variants_by_rows};
 pub(super) use pieces::{How, Kinds, OfPieces};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel, TensorMap};

@@ -56,6 +56,25 @@ macro_rules! pieces {
 }
 pub(in super::super) use pieces;
 
+/// The variants of an operator with scales for rows, launched with `$run`.
+macro_rules! variants_by_rows {
+    ($run:path) => {
+        variants!(
+            |stream, args, path| $run(stream, args, Some(How::Fused(path))),
+            pieces!(
+                $run,
+                "pieces_160",
+                160,
+                "sums by tiles of 256 columns and 160 rows with a and b swapped, of pieces along k if there are few, and a launch that adds and scales them: what is picked for few rows and for rows that fill these better, or one of the next"
+            ),
+            pieces!($run, "pieces_128", 128, "the same by 128 rows"),
+            pieces!($run, "pieces_96", 96, "the same by 96 rows"),
+            pieces!($run, "pieces_64", 64, "the same by 64 rows")
+        )
+    };
+}
+pub(in super::super) use variants_by_rows;
+
 /// The unit that has a scale of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Scaling {

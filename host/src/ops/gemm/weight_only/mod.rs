@@ -61,15 +61,14 @@ pub(super) type SkinnyArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, 
 /// Arguments of the kernel that writes partial sums.
 pub(super) type PartsArgs<T, W> = (DevicePtr<T>, DevicePtr<W>, DevicePtr<f32>, DevicePtrMut<f32>, Sizes);
 
-/// Rows of A that a block can take.
-const VECTORS: [u32; 7] = [16, 32, 64, 96, 128, 160, 192];
-/// The first of those whose blocks have a multiprocessor to themselves.
-const WIDE: usize = 3;
+/// Rows of A that a block can take, and those of blocks that have a multiprocessor to themselves.
+const NARROW: [u32; 3] = [16, 32, 64];
+const WIDE: [u32; 4] = [96, 128, 160, 192];
 /// What a block does for each step of k beside its products, in rows of A that would take as long: to widen the weight.
 const WIDENING: u64 = 64;
 
-/// How `m` rows of A and `n` of the weight are divided, and whether in many tiles: by the least of [`VECTORS`] that has room for
-/// all, or else, and for more than 64, by those that are multiplied soonest, whose waves leave few multiprocessors empty.
+/// How `m` rows of A and `n` of the weight are divided, and whether in many tiles: by the least of [`NARROW`] that has room for
+/// all, or else by those of [`WIDE`] that are multiplied soonest, whose waves leave few multiprocessors empty.
 fn plan([m, n]: [u32; 2], bits: u32, multiprocessors: u32) -> (Plan, bool) {
     let of = |r: u32| {
         let tiles = u64::from(m.div_ceil(r)) * u64::from(n.div_ceil(ROWS));
@@ -79,12 +78,11 @@ fn plan([m, n]: [u32; 2], bits: u32, multiprocessors: u32) -> (Plan, bool) {
         let waves = (tiles * u64::from(plan.share)).div_ceil(u64::from(multiprocessors));
         (waves * (u64::from(r) + WIDENING) / u64::from(plan.share), (plan, many))
     };
-    let among = match VECTORS.iter().position(|r| m <= *r) {
-        Some(i) if i < WIDE => &VECTORS[i..=i],
-        _ => &VECTORS[WIDE..],
-    };
-    let soonest = among.iter().map(|r| of(*r)).min_by_key(|(time, _)| *time);
-    soonest.map_or_else(|| of(among[0]).1, |(_, plan)| plan)
+    if let Some(r) = NARROW.into_iter().find(|r| m <= *r) {
+        return of(r).1;
+    }
+    let [first, others @ ..] = WIDE.map(of);
+    others.into_iter().fold(first, |best, next| if next.0 < best.0 { next } else { best }).1
 }
 
 impl<'a, T: Float, W: Dtype> Problem<'a, T, W> {

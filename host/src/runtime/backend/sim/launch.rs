@@ -152,8 +152,10 @@ impl Job {
             Ok(Err(fault)) => (fault.output.clone(), Finding::of_fault(&fault)),
             Err(_) => return Err(failure("launch", INVALID_VALUE, "the simulator itself failed")),
         };
-        // As on a GPU, what a kernel prints is lost where nobody reads it.
-        _ = io::stdout().write_all(output.as_bytes());
+        if !output.is_empty() {
+            // As on a GPU, what a kernel prints is lost where nobody reads it.
+            _ = io::stdout().write_all(output.as_bytes());
+        }
         if findings.is_empty() { Ok(()) } else { Err(Error::Findings { findings }.into()) }
     }
 }
