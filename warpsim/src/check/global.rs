@@ -270,10 +270,9 @@ impl GlobalShadow {
     /// intervened.
     #[inline(always)]
     fn record(&self, [w, r, o]: &[AtomicU64; 3], me: GStamp, write: bool) -> Option<[GStamp; 3]> {
-        // Others already see a stamp that the thread itself has left there. Otherwise the stamp is exchanged, which orders it with the loads
-        // that follow.
+        // The stamp is exchanged, which orders it with the loads that follow, unless it is there already and others see it.
         let replace = |cell: &AtomicU64, old: GStamp, new: GStamp| {
-            if self.several && !old.same_lane(new) {
+            if self.several && old != new {
                 return cell.compare_exchange(old.0, new.0, SeqCst, Relaxed).is_ok();
             }
             cell.store(new.0, Relaxed);
@@ -387,6 +386,31 @@ impl GlobalShadow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    /// Two host threads access the same granules at about the same time: at each, one of them sees the other's access.
+    #[test]
+    fn one_of_two_sees_the_other() {
+        const COUNT: usize = 1 << 18;
+        // The first thread of the grid writes, that of the next block reads.
+        let stamp = |block: usize, time| GStamp::new(block as u64, 0, 0, time, 7, 0);
+        for before in [0, COUNT] {
+            let shadow = GlobalShadow::new([4 * COUNT as u64].into_iter(), 4, true).unwrap();
+            let touch = |block, time, g| shadow.touch(0, g, stamp(block, time), block == 0);
+            (0..before).for_each(|g| _ = [0, 1].map(|block| touch(block, 1, g)));
+            let at = [0, 0].map(AtomicUsize::new);
+            let alone = |block: usize, g: &usize| {
+                at[block].store(g + 1, SeqCst);
+                (0..1000).find(|_| at[1 - block].load(Relaxed) > *g);
+                !touch(block, 2, *g).contains(&stamp(1 - block, 2))
+            };
+            let [writer, reader]: [Vec<usize>; 2] = std::thread::scope(|s| {
+                let reader = s.spawn(|| (0..COUNT).filter(|g| alone(1, g)).collect());
+                [(0..COUNT).filter(|g| alone(0, g)).collect(), reader.join().unwrap()]
+            });
+            assert!(!writer.iter().any(|g| reader.binary_search(g).is_ok()), "neither sees the other");
+        }
+    }
 
     #[test]
     fn shadows_that_do_not_fit_are_refused() {
