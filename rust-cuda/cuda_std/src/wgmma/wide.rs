@@ -151,6 +151,7 @@ half!(176, 88, "m64n176k16", m64n176k16, m64n176k16_a_registers);
 half!(192, 96, "m64n192k16", m64n192k16, m64n192k16_a_registers);
 half!(208, 104, "m64n208k16", m64n208k16, m64n208k16_a_registers);
 half!(224, 112, "m64n224k16", m64n224k16, m64n224k16_a_registers);
+half!(240, 120, "m64n240k16", m64n240k16, m64n240k16_a_registers);
 half!(256, 128, "m64n256k16", m64n256k16, m64n256k16_a_registers);
 
 macro_rules! tf32 {

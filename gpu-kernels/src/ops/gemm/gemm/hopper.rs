@@ -53,7 +53,7 @@ pub unsafe fn gemm_hopper<T: Half, C: Element, const A_MN: bool, const B_MN: boo
 /// # Safety
 /// As for [`gemm_hopper`].
 #[kernel(
-    dtypes(T: half, C: float), values(B_MN: false, true, N: 208, 160, 144, 96),
+    dtypes(T: half, C: float), values(B_MN: false, true, N: 240, 224, 208, 160, 144, 96),
     where(C == T || C == f32 && (N == 160 || N == 96)),
     block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(loaded(N, B_MN)) }, arch = "sm_90a", no_spills, programmatic
 )]

@@ -13,7 +13,7 @@
 //!
 //! # Mapping
 //! [`hopper`]: clusters of two blocks walk over tiles of 256 rows and 256, 192, 128 or 64 columns, or also 160 or 96 if
-//! A is K-major, and 208 or 144 if C has 16 bits besides; a block has a producer warpgroup and two consumers of 64 rows.
+//! A is K-major, and 240, 224, 208 or 144 if C has 16 bits besides; a block has a producer warpgroup and two consumers of 64 rows.
 //! Rows that leave these tiles empty are columns of the swapped product, Cᵀ = Bᵀ·Aᵀ: tiles of 256 columns of C by 64 to 208
 //! rows, transposed on their way through shared memory ([`gemm_swapped`](hopper::gemm_swapped)). [`skinny`] and [`pairs`]: clusters of
 //! four or two blocks take 128 rows of the longer side, and split k. [`split`]: of few tiles and a long k the tiles compute

@@ -8,7 +8,7 @@
 //! multiples of 16 bytes or more. Up to seven elements after a line of the copy become zeros.
 //!
 //! # Mapping
-//! A warp writes four packs per lane, of a line of either matrix: one launch copies both.
+//! A warp writes two packs per lane, of a line of either matrix: one launch copies both.
 //!
 //! # Shared memory
 //! None.
@@ -41,7 +41,7 @@ use super::super::shifted;
 /// Warps of a block.
 pub const WARPS: u32 = 8;
 /// Packs of a lane.
-const PACKS: u32 = 4;
+const PACKS: u32 = 2;
 /// Elements of a pack.
 const LANES: u32 = 8;
 /// Elements of a line that a warp moves.

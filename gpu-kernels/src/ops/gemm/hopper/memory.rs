@@ -63,6 +63,8 @@ pub const fn loaded(block_n: u32, is_mn_major: bool) -> u32 {
 /// Shared memory of a block that loads so many columns of B, [`loaded`] of one of [`FINE_WIDTHS`](super::FINE_WIDTHS).
 pub const fn shared_bytes(block_n: u32) -> usize {
     match block_n {
+        240 => size_of::<Shared<{ b_bytes(240) }, { stages(CONSUMERS, 240) }>>(),
+        224 => size_of::<Shared<{ b_bytes(224) }, { stages(CONSUMERS, 224) }>>(),
         208 => size_of::<Shared<{ b_bytes(208) }, { stages(CONSUMERS, 208) }>>(),
         192 => size_of::<Shared<{ b_bytes(192) }, { stages(CONSUMERS, 192) }>>(),
         160 => size_of::<Shared<{ b_bytes(160) }, { stages(CONSUMERS, 160) }>>(),

@@ -69,7 +69,7 @@ pub const WIDTHS: [u32; 4] = [BLOCK_N, 192, 128, 64];
 /// These widths and the intermediate ones that fill what [`WIDTHS`] leave of a wave, for results of 16 bits. They are
 /// multiples of 16, so that each block of a cluster loads whole groups of the eight rows after which the swizzle
 /// repeats.
-pub const FINE_WIDTHS: [u32; 8] = [BLOCK_N, 208, 192, 160, 144, 128, 96, 64];
+pub const FINE_WIDTHS: [u32; 10] = [BLOCK_N, 240, 224, 208, 192, 160, 144, 128, 96, 64];
 /// Likewise for results of f32, whose tiles are whole slabs of 32 columns.
 pub const FINE_WIDTHS_F32: [u32; 6] = [BLOCK_N, 192, 160, 128, 96, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
@@ -225,6 +225,8 @@ macro_rules! columns {
 pub(super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E, each: u32)
 where
     M: Multiply<{ sums(256) }, Sum = f32>
+        + Multiply<{ sums(240) }, Sum = f32>
+        + Multiply<{ sums(224) }, Sum = f32>
         + Multiply<{ sums(208) }, Sum = f32>
         + Multiply<{ sums(192) }, Sum = f32>
         + Multiply<{ sums(160) }, Sum = f32>
@@ -235,6 +237,10 @@ where
 {
     match (N, M::B_MN) {
         (256, _) => columns!(256, 256, of, epilogue, each),
+        (240, false) => columns!(240, 240, of, epilogue, each),
+        (240, true) => columns!(240, 256, of, epilogue, each),
+        (224, false) => columns!(224, 224, of, epilogue, each),
+        (224, true) => columns!(224, 256, of, epilogue, each),
         (208, false) => columns!(208, 208, of, epilogue, each),
         (208, true) => columns!(208, 256, of, epilogue, each),
         (192, _) => columns!(192, 192, of, epilogue, each),
@@ -353,7 +359,11 @@ where
                 continue;
             }
             let mut previous = at.stage;
-            for step in 0..steps {
+            // At most a quarter of the last stage may be there.
+            let rest = k % depth;
+            let is_short = !W::ALONG_K && (1..=depth / 4).contains(&rest);
+            let whole = if is_short { steps - 1 } else { steps };
+            for step in 0..whole {
                 memory.full(at.stage).wait_parity(at.parity);
                 if W::ALONG_K && step + 1 == steps {
                     memory.clear(at.stage, k - step * depth, consumer, lane);
@@ -371,6 +381,20 @@ where
                 // One group stays in flight; the stage before it has been read and goes back to both producers.
                 wgmma::wait::<1>();
                 if step != 0 {
+                    memory.release(previous, lane);
+                }
+                previous = at.stage;
+                at.advance(STAGES);
+            }
+            if is_short {
+                memory.full(at.stage).wait_parity(at.parity);
+                let a = descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), M::A_MN);
+                let b = descriptors(memory.b(at.stage), M::B_MN);
+                wgmma::fence();
+                M::multiply(&mut sums, a[0], b[0], whole != 0);
+                wgmma::commit();
+                wgmma::wait::<1>();
+                if whole != 0 {
                     memory.release(previous, lane);
                 }
                 previous = at.stage;

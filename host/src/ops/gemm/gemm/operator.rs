@@ -63,9 +63,9 @@ pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<11
         let at = each * (2 * of_bf16 as usize + !to_f32 as usize);
         all.split_at(at).1.split_at(each).0
     }
-    // Of C in f32 there are two widths, of the other types there are four.
+    // Of C in f32 there are two widths, of the other types there are six.
     let (f16, bf16) = GEMM_FINE.split_at(GEMM_FINE.len() / 2);
-    let (into_f32, alike) = if of_bf16 { bf16 } else { f16 }.split_at(GEMM_FINE.len() / 6);
+    let (into_f32, alike) = if of_bf16 { bf16 } else { f16 }.split_at(GEMM_FINE.len() / 8);
     let fine = if to_f32 { into_f32 } else { alike };
     let sum = if to_f32 { 0 } else { 1 + of_bf16 as usize };
     [

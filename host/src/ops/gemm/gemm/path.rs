@@ -50,7 +50,7 @@ impl Path {
             Self::Pairs => few(pairs::MOST),
             Self::Thin(rows) => few(thin::most(rows)),
             Self::Tiles(Columns(columns)) if !hopper::WIDTHS.contains(&columns) => {
-                format!("{TMA}, elements of a adjacent along k, and for 208 and 144 columns c in the type of a and b")
+                format!("{TMA}, elements of a adjacent along k, and for 240, 224, 208 and 144 columns c in the type of a and b")
             }
             Self::Tiles(Columns(_) | Tall) => TMA.into(),
             Self::Tiles(Swapped(_)) => {

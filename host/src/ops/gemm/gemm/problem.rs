@@ -193,6 +193,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     /// Launches tiles with this number of columns.
     fn launch_hopper(self, stream: &Stream, columns: u32) -> Result<()> {
         match columns {
+            240 => self.launch_fine::<T, 240>(stream),
+            224 => self.launch_fine::<T, 224>(stream),
             208 => self.launch_fine::<T, 208>(stream),
             160 => self.launch_fine::<C, 160>(stream),
             144 => self.launch_fine::<T, 144>(stream),

@@ -52,6 +52,8 @@ paths! {
     "thin": Path::Thin(32), "TMA and wgmma, 64 rows by 32 columns, or the reverse, along all of k: what is picked for 49 to 64 if these fill the multiprocessors once";
     "thin_64": Path::Thin(64), "the same, 128 rows by 64 columns: what is picked for 65 to 128 if these do";
     "hopper": Path::Tiles(Columns(256)), "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next up to `split_swapped_64`";
+    "hopper_240": Path::Tiles(Columns(240)), "the same by tiles of 240 columns, for a K-major and c of 16 bits";
+    "hopper_224": Path::Tiles(Columns(224)), "the same by tiles of 224 columns, for a K-major and c of 16 bits";
     "hopper_208": Path::Tiles(Columns(208)), "the same by tiles of 208 columns, for a K-major and c of 16 bits";
     "hopper_192": Path::Tiles(Columns(192)), "the same by tiles of 192: of all these what takes least is picked, by waves of the multiprocessors and bytes of L2 and of memory";
     "hopper_160": Path::Tiles(Columns(160)), "the same by tiles of 160, for a K-major";
