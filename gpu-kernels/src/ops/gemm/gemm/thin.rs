@@ -9,20 +9,17 @@
 //!
 //! # Mapping
 //! A block computes 32 or 64 rows of the weight by all vectors, so that 4096 or 8192 rows give nearly every
-//! multiprocessor a block. For up to 64 vectors a stage is two panels of 64 elements of k, by 32 rows: each of two
-//! warpgroups multiplies one panel, with wgmma's 64 rows along the vectors and its columns along the weight. For up to
-//! 128 vectors a stage is one panel, by 64 rows: each warpgroup multiplies half of it along k, with wgmma's rows along the
-//! weight and its columns along all vectors. Either way they add their sums. Each block of a cluster loads half of a
-//! stage's vectors, for both. One thread of the last warp issues every copy.
-//!
-//! Half of a panel by all vectors reads 12 KiB of shared memory, a panel by half of the vectors 16: with what copies write,
-//! 24 KiB a stage, the latter takes 448 of the 470 clocks in which memory delivers a stage.
+//! multiprocessor a block. wgmma has its 64 rows along the vectors and its columns along the weight. For up to 64
+//! vectors a stage is two panels of 64 elements of k, by 32 rows: each of two warpgroups multiplies one panel, and they
+//! add their sums. For up to 128 vectors a stage is one panel, by 64 rows, and each warpgroup takes 64 of the vectors,
+//! the second one the last 64. Each block of a cluster loads half of a stage's vectors, for both. One thread of the
+//! last warp issues every copy.
 //!
 //! # Shared memory
-//! 8 stages of (128 + 64) · 128 bytes, 32 KiB for the sums, and barriers: 229 504 B, one block a multiprocessor.
+//! 8 stages of (128 + 64) · 128 bytes, 16 KiB for the sums, and barriers: 214 016 B, one block a multiprocessor.
 //!
 //! # Numerics
-//! As of [`gemm`](super), with the sums of the panels of even and of odd number, or of the halves of panels, added in f32.
+//! As of [`gemm`](super), with the sums of the panels of even and of odd number, where each warpgroup has one, added in f32.
 //!
 //! # Cost
 //! The bytes of the weight, once: 7.9 µs for 4096 × 4096 at 4.25 TB/s. The vectors are twice as many bytes into each
@@ -76,11 +73,13 @@ const VECTORS_BYTES: u32 = VECTORS * ROW_BYTES;
 const WEIGHT_BYTES: u32 = ROWS[1] * ROW_BYTES;
 const STAGE_BYTES: u32 = CONSUMERS * VECTORS_BYTES + WEIGHT_BYTES;
 const STAGES: usize = 8;
-/// Sums of a thread: of 64 vectors by the fewer rows, and of 64 rows by all vectors.
-const FEW: usize = 16;
-const MANY: usize = 64;
-/// Those of them that a consumer adds.
-const ADDED: usize = MANY / CONSUMERS as usize;
+/// Sums of a thread that consumers add.
+const ADDED: usize = sums(ROWS[0]);
+
+/// Sums of a thread for so many rows.
+const fn sums(rows: u32) -> usize {
+    (rows / 2) as usize
+}
 
 /// The block's shared memory.
 #[repr(C, align(1024))]
@@ -149,6 +148,23 @@ pub unsafe fn gemm_thin<T: Half, C: Element, const N: u32>(
     scale: *const f32,
     sizes: Sizes,
 ) {
+    match N {
+        32 => multiply::<T, C, { sums(32) }>(weight, vectors, c, scale, sizes),
+        _ => multiply::<T, C, { sums(64) }>(weight, vectors, c, scale, sizes),
+    }
+}
+
+/// For twice as many rows of the weight as there are sums of a thread, `R`.
+#[inline(always)]
+unsafe fn multiply<T: Half, C: Element, const R: usize>(
+    weight: &TensorMap,
+    vectors: &TensorMap,
+    c: *mut C,
+    scale: *const f32,
+    sizes: Sizes,
+) where
+    [f32; R]: Accumulators,
+{
     let memory = Memory(shared::dynamic());
     let warpgroup = warp::warp_id_uniform() / (WARPGROUP / 32);
     if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
@@ -164,92 +180,48 @@ pub unsafe fn gemm_thin<T: Half, C: Element, const N: u32>(
     cluster::arrive_relaxed();
     cluster::wait();
 
-    let row0 = thread::block_idx_x() * N;
-    let steps = sizes.k.div_ceil(panels(N) * DEPTH);
+    let rows = 2 * R as u32;
+    let row0 = thread::block_idx_x() * rows;
+    let steps = sizes.k.div_ceil(panels(rows) * DEPTH);
     if warpgroup == CONSUMERS {
         if thread::thread_idx_x() == CONSUMERS * WARPGROUP {
-            produce(memory, weight, vectors, [row0, N], second(&sizes), steps);
+            produce(memory, weight, vectors, [row0, rows], second(&sizes), steps);
         }
-    } else if panels(N) == 1 {
-        of_many::<T, C>(memory, warpgroup, row0, steps, (c, scale), &sizes);
-    } else {
-        of_few::<T, C>(memory, warpgroup, row0, steps, (c, scale), &sizes);
+        return;
     }
-}
-
-/// Multiplies a panel of each stage by up to 64 vectors, adds the sums of both warpgroups, and stores them. Run by a warpgroup.
-#[inline(always)]
-unsafe fn of_few<T: Half, C: Element>(
-    memory: Memory,
-    warpgroup: u32,
-    row0: u32,
-    steps: u32,
-    (c, scale): (*mut C, *const f32),
-    sizes: &Sizes,
-) {
     let lane = thread::thread_idx_x() % WARPGROUP;
-    let mut sums = [0.0; FEW];
-    consume::<T, FEW, 4>(memory, lane, steps, &mut sums, |stage| {
-        let weight = memory.weight(stage, warpgroup, ROWS[0]);
-        [memory.vectors(stage, warpgroup), weight].map(Descriptor::k_major_128b)
-    });
+    let mut sums = [0.0; R];
+    consume::<T, R>(memory, warpgroup, lane, steps, &mut sums);
+    let factor = Factor::of(sizes.alpha, scale).factor();
+    // Of vectors from `first` on, those from `own` on.
+    let store = |i: u32, lane: u32, first: u32, own: u32, pair: [f32; 2]| {
+        // The tensor core's layout: for two vectors, 8 apart, two neighbouring rows of the weight every 8.
+        let row = row0 + i / 2 * 8 + lane % 4 * 2;
+        let vector = first + lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8;
+        if vector >= own {
+            store(c, factor, [row, vector], pair, &sizes);
+        }
+    };
+    if panels(rows) == 1 {
+        let first = if warpgroup == 0 { 0 } else { second(&sizes) };
+        for i in 0..R / 2 {
+            store(i as u32, lane, first, warpgroup * VECTORS, [sums[2 * i], sums[2 * i + 1]]);
+        }
+        return;
+    }
     for (i, sum) in sums.iter().enumerate() {
         memory.sum(warpgroup, i as u32, lane).write(*sum);
     }
     thread::named_barrier::sync(1, CONSUMERS * WARPGROUP);
-    let factor = Factor::of(sizes.alpha, scale).factor();
     let mut at = thread::thread_idx_x();
-    while at < FEW as u32 / 2 * WARPGROUP {
+    while at < R as u32 / 2 * WARPGROUP {
         let (i, lane) = (at / WARPGROUP, at % WARPGROUP);
         let added = |e: u32| {
             let [even, odd] = [0, 1].map(|consumer| memory.sum(consumer, 2 * i + e, lane).read());
             even + odd
         };
-        // The tensor core's layout: for two vectors, 8 apart, two neighbouring rows of the weight every 8.
-        let row = row0 + i / 2 * 8 + lane % 4 * 2;
-        let vector = lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8;
-        store(c, factor, [row, vector], [added(0), added(1)], sizes);
+        store(i, lane, 0, 0, [added(0), added(1)]);
         at += CONSUMERS * WARPGROUP;
-    }
-}
-
-/// Multiplies half of the panel of each stage by up to 128 vectors, adds the sums of both warpgroups, and stores them. Run by a warpgroup.
-#[inline(always)]
-unsafe fn of_many<T: Half, C: Element>(
-    memory: Memory,
-    warpgroup: u32,
-    row0: u32,
-    steps: u32,
-    (c, scale): (*mut C, *const f32),
-    sizes: &Sizes,
-) {
-    let lane = thread::thread_idx_x() % WARPGROUP;
-    let mut sums = [0.0; MANY];
-    consume::<T, MANY, 2>(memory, lane, steps, &mut sums, |stage| {
-        let operands = [memory.weight(stage, 0, ROWS[1]), memory.vectors(stage, 0)];
-        operands.map(|operand| Descriptor::k_major_128b(operand).advance(warpgroup * (ROW_BYTES / CONSUMERS)))
-    });
-    // A warpgroup adds the sums of its 64 of the vectors, and leaves the others to the other one.
-    for i in 0..ADDED {
-        let sum = if warpgroup == 0 { sums[ADDED + i] } else { sums[i] };
-        memory.sum(warpgroup, i as u32, lane).write(sum);
-    }
-    thread::named_barrier::sync(1, CONSUMERS * WARPGROUP);
-    let factor = Factor::of(sizes.alpha, scale).factor();
-    let first = if warpgroup == 0 { 0 } else { second(sizes) };
-    for i in 0..ADDED / 2 {
-        let of = i / 2 * 4 + i % 2;
-        // The tensor core's layout: for two rows of the weight, 8 apart, two neighbouring vectors every 8.
-        let vector = first + (of / 4 * 8) as u32 + lane % 4 * 2 + (of % 2) as u32;
-        if vector >= warpgroup * VECTORS {
-            for below in 0..2 {
-                let i = of + 2 * below;
-                let own = if warpgroup == 0 { sums[i] } else { sums[ADDED + i] };
-                let sum = own + memory.sum(1 - warpgroup, i as u32, lane).read();
-                let row = row0 + lane / 32 * 16 + lane % 32 / 4 + 8 * below as u32;
-                store(c, factor, [row, vector], [sum], sizes);
-            }
-        }
     }
 }
 
@@ -298,15 +270,10 @@ unsafe fn produce(
     }
 }
 
-/// Multiplies the operands of each stage, in this number of products. Run by a whole warpgroup.
+/// Multiplies a panel of each stage by all vectors, or by half of them. Run by a whole warpgroup.
 #[inline(always)]
-unsafe fn consume<T: Half, const R: usize, const PRODUCTS: u32>(
-    memory: Memory,
-    lane: u32,
-    steps: u32,
-    sums: &mut [f32; R],
-    operands: impl Fn(u32) -> [Descriptor; 2],
-) where
+unsafe fn consume<T: Half, const R: usize>(memory: Memory, consumer: u32, lane: u32, steps: u32, sums: &mut [f32; R])
+where
     [f32; R]: Accumulators,
 {
     let release = |stage: u32| {
@@ -314,17 +281,20 @@ unsafe fn consume<T: Half, const R: usize, const PRODUCTS: u32>(
             cluster::map(memory.empty(stage), lane).signal();
         }
     };
+    let rows = 2 * R as u32;
+    let panel = if panels(rows) == 1 { 0 } else { consumer };
     let mut at = Cursor::default();
     let mut previous = 0;
     for step in 0..steps {
         memory.full(at.stage).wait_parity(at.parity);
-        let [a, b] = operands(at.stage);
+        let vectors = Descriptor::k_major_128b(memory.vectors(at.stage, consumer));
+        let weight = Descriptor::k_major_128b(memory.weight(at.stage, panel, rows));
         wgmma::fence();
         // The first product overwrites.
-        sums.product::<T, K_MAJOR, K_MAJOR>(a, b, step != 0);
-        for i in 1..PRODUCTS {
-            sums.product::<T, K_MAJOR, K_MAJOR>(a.advance(32 * i), b.advance(32 * i), true);
-        }
+        sums.product::<T, K_MAJOR, K_MAJOR>(vectors, weight, step != 0);
+        sums.product::<T, K_MAJOR, K_MAJOR>(vectors.advance(32), weight.advance(32), true);
+        sums.product::<T, K_MAJOR, K_MAJOR>(vectors.advance(64), weight.advance(64), true);
+        sums.product::<T, K_MAJOR, K_MAJOR>(vectors.advance(96), weight.advance(96), true);
         wgmma::commit();
         // One group stays in flight; the stage before it has been read.
         wgmma::wait::<1>();
@@ -338,17 +308,11 @@ unsafe fn consume<T: Half, const R: usize, const PRODUCTS: u32>(
     release(previous);
 }
 
-/// Stores the sums of `row` and those behind it by a vector.
+/// Stores the sums of `row` and the next by a vector.
 #[inline(always)]
-unsafe fn store<C: Element, const N: usize>(
-    c: *mut C,
-    factor: f32,
-    [row, vector]: [u32; 2],
-    sums: [f32; N],
-    sizes: &Sizes,
-) {
+unsafe fn store<C: Element>(c: *mut C, factor: f32, [row, vector]: [u32; 2], sums: [f32; 2], sizes: &Sizes) {
     let Sizes { c: [c_row, c_vector], rows, vectors, beta, .. } = *sizes;
-    let pairs = N == 2 && c_row == 1 && c_vector.is_multiple_of(2) && (c as usize).is_multiple_of(2 * size_of::<C>());
+    let pairs = c_row == 1 && c_vector.is_multiple_of(2) && (c as usize).is_multiple_of(2 * size_of::<C>());
     let inside = if vector < vectors { rows.saturating_sub(row) } else { 0 };
     let to = |e: u32| c.wrapping_add((u64::from(row + e) * c_row + u64::from(vector) * c_vector) as usize);
     let result = |e: u32| {
@@ -359,7 +323,7 @@ unsafe fn store<C: Element, const N: usize>(
         Pack::<C, 2>::from_f32([result(0), result(1)]).store(to(0));
         return;
     }
-    for e in 0..N as u32 {
+    for e in 0..2 {
         if e < inside {
             *to(e) = C::from_f32(result(e));
         }
