@@ -159,6 +159,8 @@ mod tests {
         let square = |n| fastest(n, n, n);
         // 6 × 9 tiles of 160 columns are one wave, as are 7 × 9 of 208 and 6 × 11 tall ones.
         assert_eq!([1024, 1152, 1440, 1792, 2048].map(square), [64, 96, 144, 208, 256].map(Columns));
+        // 8 × 8 of 240 and, in two waves, 11 × 12.
+        assert_eq!([1800, 2816].map(square), [Columns(240); 2]);
         assert_eq!([2112, 3000].map(square), [Tall; 2]);
         assert_eq!([2432, 4096, 8192, 16384].map(square), [192, 256, 256, 256].map(Columns));
         assert_eq!(fastest(8192, 28672, 8192), Columns(256));

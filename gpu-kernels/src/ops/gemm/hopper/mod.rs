@@ -359,7 +359,7 @@ where
                 continue;
             }
             let mut previous = at.stage;
-            // At most a quarter of the last stage may be there.
+            // Of a last stage that is there to a quarter at most, the other products are of zeros.
             let rest = k % depth;
             let is_short = !W::ALONG_K && (1..=depth / 4).contains(&rest);
             let whole = if is_short { steps - 1 } else { steps };
