@@ -5,7 +5,9 @@ use core::marker::PhantomData;
 use gpu_kernels::ops::gemm::gemm_int8 as gk;
 
 use super::product::{Path, Problem};
-use super::scaled::{C_TYPE, How, Kernels, NAMES, ScaledProduct, Scales, Scaling, pieces, variants, variants_by_rows};
+use super::scaled::{
+    C_TYPE, How, Kernels, NAMES, ScaledProduct, Scales, Scaling, pieces, swapped, variants, variants_by_rows,
+};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::ops::quant::quantize_rows_int8;
@@ -97,10 +99,18 @@ impl<T: Float> Kernels<i8, i8, T> for Of<T> {
     type Hopper = gk::GemmInt8Hopper<T>;
     type Packed = gk::GemmInt8Mma<T, 16>;
     type Any = gk::GemmInt8Mma<T, 1>;
+    type Pieces208 = gk::GemmInt8Pieces<208>;
+    type Pieces192 = gk::GemmInt8Pieces<192>;
     type Pieces160 = gk::GemmInt8Pieces<160>;
     type Pieces128 = gk::GemmInt8Pieces<128>;
     type Pieces96 = gk::GemmInt8Pieces<96>;
     type Pieces64 = gk::GemmInt8Pieces<64>;
+    type Swapped208 = gk::GemmInt8Swapped<T, 208>;
+    type Swapped192 = gk::GemmInt8Swapped<T, 192>;
+    type Swapped160 = gk::GemmInt8Swapped<T, 160>;
+    type Swapped128 = gk::GemmInt8Swapped<T, 128>;
+    type Swapped96 = gk::GemmInt8Swapped<T, 96>;
+    type Swapped64 = gk::GemmInt8Swapped<T, 64>;
     type Sum = gk::GemmInt8Sum<T>;
 }
 
@@ -176,7 +186,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMM_INT8_MMA, gk::GEMM_INT8_HOPPER, gk::GEMM_INT8_PIECES, gk::GEMM_INT8_SUM],
+    kernels: &[gk::GEMM_INT8_MMA, gk::GEMM_INT8_HOPPER, gk::GEMM_INT8_SWAPPED, gk::GEMM_INT8_PIECES, gk::GEMM_INT8_SUM],
     variants: variants_by_rows!(run),
 };
 

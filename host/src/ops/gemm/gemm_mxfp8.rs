@@ -269,7 +269,8 @@ fn widens(c: DType, sizes: [usize; 3]) -> bool {
 const WIDENS: &str = "c in bfloat16 or float32, and no size of zero";
 
 /// What the scales of four groups add to a stage was measured on an H200.
-const KINDS: Kinds = Kinds { rows: &gk::hopper::ROWS, columns: gk::hopper::BLOCK_N, scaling: [0.8, 1.07] };
+const KINDS: Kinds =
+    Kinds { rows: &gk::hopper::ROWS, swapped: &[], columns: gk::hopper::BLOCK_N, scaling: [0.8, 1.07] };
 
 /// The operator's entry in the registry.
 pub static GEMM_MXFP8: ScaledProduct = ScaledProduct {

@@ -122,6 +122,16 @@ fp8!(
     m64n192k32_e4m3_e5m2_a_registers
 );
 fp8!(
+    104,
+    "m64n208k32",
+    m64n208k32_e4m3,
+    m64n208k32_e4m3_a_registers,
+    m64n208k32_e5m2_e4m3,
+    m64n208k32_e5m2_e4m3_a_registers,
+    m64n208k32_e4m3_e5m2,
+    m64n208k32_e4m3_e5m2_a_registers
+);
+fp8!(
     128,
     "m64n256k32",
     m64n256k32_e4m3,
@@ -137,4 +147,5 @@ narrow!(i32, 48, "m64n96k32", ".s32.s8.s8", "", m64n96k32_s8, m64n96k32_s8_a_reg
 narrow!(i32, 64, "m64n128k32", ".s32.s8.s8", "", m64n128k32_s8, m64n128k32_s8_a_registers);
 narrow!(i32, 80, "m64n160k32", ".s32.s8.s8", "", m64n160k32_s8, m64n160k32_s8_a_registers);
 narrow!(i32, 96, "m64n192k32", ".s32.s8.s8", "", m64n192k32_s8, m64n192k32_s8_a_registers);
+narrow!(i32, 104, "m64n208k32", ".s32.s8.s8", "", m64n208k32_s8, m64n208k32_s8_a_registers);
 narrow!(i32, 128, "m64n256k32", ".s32.s8.s8", "", m64n256k32_s8, m64n256k32_s8_a_registers);

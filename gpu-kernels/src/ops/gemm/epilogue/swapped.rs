@@ -4,7 +4,7 @@ use core::array;
 
 use cuda_std::float::Half;
 
-use super::{Epilogue, Factor, Four, Linear, each};
+use super::{Epilogue, Factor, Four, Linear, Scales, each};
 
 /// Applies another epilogue to the sums of the swapped operands, where a row of sums is a column of C.
 #[derive(Clone, Copy)]
@@ -47,6 +47,38 @@ impl Epilogue for Swapped<Factor> {
     #[inline(always)]
     unsafe fn read<const N: usize>(&self, _: [(); 2], _: u32) -> [(); N] {
         [(); N]
+    }
+}
+
+/// Neighbouring sums of a row have the scales of neighbouring rows of C.
+impl Epilogue for Swapped<Scales> {
+    /// The scale of the column of C.
+    type Row = f32;
+    // As of the scales of columns where operands are not swapped.
+    type Read = ();
+
+    const SWAPPED: bool = true;
+
+    #[inline(always)]
+    unsafe fn row(&self, row: u32) -> f32 {
+        self.0.columns.at(row)
+    }
+
+    #[inline(always)]
+    unsafe fn read<const N: usize>(&self, _: [f32; 2], _: u32) -> [(); N] {
+        [(); N]
+    }
+
+    #[inline(always)]
+    unsafe fn apply<const N: usize>(
+        &self,
+        columns: [f32; 2],
+        row: u32,
+        _: [(); N],
+        sums: [Four<f32>; N],
+    ) -> [Four<f32>; N] {
+        let rows: [_; N] = array::from_fn(|i| self.0.rows.pair(row + 8 * i as u32));
+        each(|i, half, e| sums[i][half][e] * rows[i][e] * columns[half])
     }
 }
 

@@ -46,7 +46,7 @@ use cuda_std::wgmma::{self, Descriptor, Registers};
 use cuda_std::{cluster, fence, regs, thread, tma, warp};
 
 use super::Problem;
-use super::epilogue::{Epilogue, Raw, Sum};
+use super::epilogue::{Epilogue, Sum};
 
 pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
 use self::memory::{TALL_BYTES, TALL_STAGES, TOLD, WIDE_BYTES, WIDE_STAGES};
@@ -75,7 +75,7 @@ pub const FINE_WIDTHS_F32: [u32; 6] = [BLOCK_N, 192, 160, 128, 96, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
 pub const SWAPPED: [u32; 7] = [208, 192, 160, 144, 128, 96, 64];
 /// The same of operands of 8 bits.
-pub const SWAPPED_8: [u32; 4] = [160, 128, 96, 64];
+pub const SWAPPED_8: [u32; 6] = [208, 192, 160, 128, 96, 64];
 /// Depth of a stage in bytes: a row of the widest swizzle.
 pub const STAGE_BYTES: u32 = 128;
 /// Rows and columns of a panel of 16-bit elements.
@@ -255,26 +255,33 @@ where
     }
 }
 
-/// The one that computes pieces of swapped operands of 8 bits, by tiles of `N` columns, one of [`SWAPPED_8`].
+/// The one of swapped operands of 8 bits, by tiles of `N` columns, one of [`SWAPPED_8`]; of pieces of a product, if `each` is not 0.
 #[inline(always)]
-pub(super) unsafe fn run_pieces<M, S: Sum, const N: u32>(of: Matrices<'_, f32>, each: u32)
-where
-    M: Multiply<{ sums(160) }, Sum = S>
+pub(super) unsafe fn run_swapped_8<M, S: Sum, C: Element, E: Epilogue, const N: u32>(
+    of: Matrices<'_, C>,
+    epilogue: E,
+    each: u32,
+) where
+    M: Multiply<{ sums(208) }, Sum = S>
+        + Multiply<{ sums(192) }, Sum = S>
+        + Multiply<{ sums(160) }, Sum = S>
         + Multiply<{ sums(128) }, Sum = S>
         + Multiply<{ sums(96) }, Sum = S>
         + Multiply<{ sums(64) }, Sum = S>,
+    [S; sums(208)]: Registers,
+    [S; sums(192)]: Registers,
     [S; sums(160)]: Registers,
     [S; sums(128)]: Registers,
     [S; sums(96)]: Registers,
     [S; sums(64)]: Registers,
 {
-    type C = f32;
-    type E = Raw;
     match N {
-        160 => columns!(160, 160, of, Raw, each),
-        128 => columns!(128, 128, of, Raw, each),
-        96 => columns!(96, 96, of, Raw, each),
-        _ => columns!(64, 64, of, Raw, each),
+        208 => columns!(208, 208, of, epilogue, each),
+        192 => columns!(192, 192, of, epilogue, each),
+        160 => columns!(160, 160, of, epilogue, each),
+        128 => columns!(128, 128, of, epilogue, each),
+        96 => columns!(96, 96, of, epilogue, each),
+        _ => columns!(64, 64, of, epilogue, each),
     }
 }
 

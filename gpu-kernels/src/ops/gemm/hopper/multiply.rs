@@ -105,6 +105,8 @@ floats8! { Swapped8:
     48 => m64n96k32_e4m3, m64n96k32_e4m3_e5m2;
     64 => m64n128k32_e4m3, m64n128k32_e4m3_e5m2;
     80 => m64n160k32_e4m3, m64n160k32_e4m3_e5m2;
+    96 => m64n192k32_e4m3, m64n192k32_e4m3_e5m2;
+    104 => m64n208k32_e4m3, m64n208k32_e4m3_e5m2;
 }
 
 /// The products of 8-bit integers.
@@ -126,6 +128,8 @@ integers8! {
     48 => m64n96k32_s8;
     64 => m64n128k32_s8;
     80 => m64n160k32_s8;
+    96 => m64n192k32_s8;
+    104 => m64n208k32_s8;
     SUMS => m64n256k32_s8;
 }
 

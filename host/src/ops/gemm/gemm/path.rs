@@ -90,7 +90,7 @@ impl Facts {
 
     /// Whether operands can be swapped: they are contiguous along k, and TMA stores C. From registers, columns of the sums
     /// would be written, and read if β requires it, one element of a row at a time.
-    fn fits_swapped(&self) -> bool {
+    pub(in super::super) fn fits_swapped(&self) -> bool {
         self.is_along_k() && self.store != hopper::DIRECT
     }
 

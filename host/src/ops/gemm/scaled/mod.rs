@@ -4,13 +4,14 @@ mod operator;
 mod pieces;
 
 pub use operator::ScaledProduct;
-pub(super) use operator::{A_TYPE, C_TYPE, OF_PIECES, Scaling, pieces, variants, variants_by_rows};
+pub(super) use operator::{A_TYPE, C_TYPE, OF_PIECES, Scaling, pieces, swapped, variants, variants_by_rows};
 pub(super) use pieces::{How, Kinds, OfPieces};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel, TensorMap};
 use gpu_kernels::ops::gemm as gk;
 use gpu_kernels::ops::gemm::gemm::{hopper, split};
 
+use super::cost::Tiles;
 use super::product::{Path, Problem};
 use crate::ops::model::OpInfo;
 use crate::runtime::dtype::{Dtype, Float};
@@ -131,6 +132,8 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             // SAFETY: the maps describe live tensors of these sizes; the pieces are this call's.
             let pieces = problem.sums(stream, rows, |grid, args| unsafe {
                 match rows {
+                    208 => stream.launch::<K::Pieces208>(grid, args),
+                    192 => stream.launch::<K::Pieces192>(grid, args),
                     160 => stream.launch::<K::Pieces160>(grid, args),
                     128 => stream.launch::<K::Pieces128>(grid, args),
                     96 => stream.launch::<K::Pieces96>(grid, args),
@@ -143,7 +146,36 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             // SAFETY: the pieces are live and have these sizes; c is borrowed mutably, and there is a scale for each row or one for all.
             unsafe { stream.launch::<K::Sum>(blocks, args) }
         };
-        let kinds = Kinds { rows: &hopper::SWAPPED_8, columns: hopper::BLOCK_N, scaling: [0.0; 2] };
+        let kinds = Kinds {
+            rows: &hopper::SWAPPED_8,
+            swapped: &hopper::SWAPPED_8,
+            columns: hopper::BLOCK_N,
+            scaling: [0.0; 2],
+        };
+        let by_swapped = |problem: Self, rows| {
+            problem.launch_tiles(stream, Tiles::Swapped(rows), |grid, (b_map, a_map, c_map, c, sizes, store)| {
+                let args = (b_map, a_map, c_map, c, sizes, store, a.values, b.values, a.step, b.step);
+                // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each row or one for all.
+                unsafe {
+                    match rows {
+                        208 => stream.launch::<K::Swapped208>(grid, args),
+                        192 => stream.launch::<K::Swapped192>(grid, args),
+                        160 => stream.launch::<K::Swapped160>(grid, args),
+                        128 => stream.launch::<K::Swapped128>(grid, args),
+                        96 => stream.launch::<K::Swapped96>(grid, args),
+                        _ => stream.launch::<K::Swapped64>(grid, args),
+                    }
+                }
+            })
+        };
+        let how = match how {
+            None => self.planned(stream, kinds).map(|(how, _)| how),
+            how => how,
+        };
+        if let Some(How::Swapped(rows)) = how {
+            self.require_swapped()?;
+            return by_swapped(self, rows);
+        }
         self.launch_how(stream, how, kinds, by_pieces, |problem, path| {
             problem.launch(
                 stream,
@@ -179,9 +211,17 @@ pub(super) trait Kernels<A, B, C> {
     /// Reads packs.
     type Packed: Kernel<Args = MmaScaled<A, B, C>>;
     type Any: Kernel<Args = MmaScaled<A, B, C>>;
+    type Pieces208: Kernel<Args = OfPieces>;
+    type Pieces192: Kernel<Args = OfPieces>;
     type Pieces160: Kernel<Args = OfPieces>;
     type Pieces128: Kernel<Args = OfPieces>;
     type Pieces96: Kernel<Args = OfPieces>;
     type Pieces64: Kernel<Args = OfPieces>;
+    type Swapped208: Kernel<Args = HopperScaled<C>>;
+    type Swapped192: Kernel<Args = HopperScaled<C>>;
+    type Swapped160: Kernel<Args = HopperScaled<C>>;
+    type Swapped128: Kernel<Args = HopperScaled<C>>;
+    type Swapped96: Kernel<Args = HopperScaled<C>>;
+    type Swapped64: Kernel<Args = HopperScaled<C>>;
     type Sum: Kernel<Args = OfSum<C>>;
 }

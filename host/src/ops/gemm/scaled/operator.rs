@@ -1,6 +1,8 @@
 //! Products of 8-bit elements in the registry.
 
-use super::super::operand::fits_hopper;
+use gpu_kernels::ops::gemm::gemm::hopper;
+
+use super::super::operand::{fits_hopper, store_of_case};
 use super::super::product::Path;
 use crate::ops::model::*;
 use crate::runtime::device::DeviceInfo;
@@ -56,17 +58,43 @@ macro_rules! pieces {
 }
 pub(in super::super) use pieces;
 
+/// The variant that computes all by tiles of so many rows with operands swapped, launched with `$run`.
+macro_rules! swapped {
+    ($run:expr, $name:literal, $rows:literal, $doc:expr) => {
+        Variant {
+            name: $name,
+            doc: $doc,
+            applies: ScaledProduct::fits_swapped,
+            launch: |stream, args, _| ($run)(stream, args, Some(How::Swapped($rows))),
+        }
+    };
+}
+pub(in super::super) use swapped;
+
 /// The variants of an operator with scales for rows, launched with `$run`.
 macro_rules! variants_by_rows {
     ($run:path) => {
         variants!(
             |stream, args, path| $run(stream, args, Some(How::Fused(path))),
+            swapped!(
+                $run,
+                "swapped_208",
+                208,
+                "tiles of 256 columns and 208 rows with a and b swapped, if rows of c too are at multiples of 16 bytes: what is picked for rows that fill these better, or one of the next"
+            ),
+            swapped!($run, "swapped_192", 192, "the same by 192 rows"),
+            swapped!($run, "swapped_160", 160, "the same by 160 rows"),
+            swapped!($run, "swapped_128", 128, "the same by 128 rows"),
+            swapped!($run, "swapped_96", 96, "the same by 96 rows"),
+            swapped!($run, "swapped_64", 64, "the same by 64 rows"),
             pieces!(
                 $run,
-                "pieces_160",
-                160,
-                "sums by tiles of 256 columns and 160 rows with a and b swapped, of pieces along k if there are few, and a launch that adds and scales them: what is picked for few rows and for rows that fill these better, or one of the next"
+                "pieces_208",
+                208,
+                "sums by tiles of 256 columns and 208 rows with a and b swapped, of pieces along k if there are few, and a launch that adds and scales them: what is picked for few rows, or one of the next"
             ),
+            pieces!($run, "pieces_192", 192, "the same by 192 rows"),
+            pieces!($run, "pieces_160", 160, "the same by 160 rows"),
             pieces!($run, "pieces_128", 128, "the same by 128 rows"),
             pieces!($run, "pieces_96", 96, "the same by 96 rows"),
             pieces!($run, "pieces_64", 64, "the same by 64 rows")
@@ -133,6 +161,12 @@ impl ScaledProduct {
     pub(in super::super) fn fits_hopper(device: &DeviceInfo, case: &Case) -> bool {
         // All types that this path takes have one byte.
         fits_hopper(device, case, DType::I8, ["a", "b"], ["m", "n", "k"])
+    }
+
+    /// Whether it can run the case with operands swapped, by tiles of C that TMA stores.
+    pub(in super::super) fn fits_swapped(device: &DeviceInfo, case: &Case) -> bool {
+        let (Ok([m, n]), Ok(to)) = (case.dims(["m", "n"]), target(&case.params)) else { return false };
+        Self::fits_hopper(device, case) && store_of_case(case, "c", to, &[m, n], 0.0) != hopper::DIRECT
     }
 
     fn takes_e5m2(&self) -> bool {

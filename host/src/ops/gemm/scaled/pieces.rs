@@ -20,6 +20,8 @@ use crate::runtime::stream::Stream;
 pub(in super::super) enum How {
     /// By a kernel that also scales and rounds.
     Fused(Path),
+    /// With operands swapped, by tiles of this number of rows, by a kernel that also scales and rounds.
+    Swapped(u32),
     /// As sums of swapped operands, by tiles of this number of rows, and a launch that adds them.
     Pieces(u32),
 }
@@ -29,6 +31,8 @@ pub(in super::super) enum How {
 pub(in super::super) struct Kinds {
     /// The rows of their tiles.
     pub(in super::super) rows: &'static [u32],
+    /// Those of a kernel of swapped operands that does all, if there is one.
+    pub(in super::super) swapped: &'static [u32],
     /// The columns of the tiles of the kernel that does all.
     pub(in super::super) columns: u32,
     /// The microseconds that scales add to the stages of either.
@@ -61,6 +65,8 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
                 result => return result,
             },
             How::Fused(path) => path,
+            // Of no kernel that is launched by this.
+            How::Swapped(_) => Path::Fastest,
         };
         fused(self, path)
     }
@@ -84,6 +90,15 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         Ok(pieces)
     }
 
+    /// Whether TMA takes both operands, and stores C.
+    pub(in super::super) fn require_swapped(&self) -> Result<()> {
+        let wanted = "no size of zero, and rows of a, b and c that lie at multiples of 16 bytes";
+        match self.facts().fits_swapped() {
+            true => Ok(()),
+            false => Err(self.info.param_error("variant", "swapped", wanted)),
+        }
+    }
+
     /// Whether TMA takes both operands, and there are results.
     fn fits_pieces(&self) -> bool {
         self.facts().is_along_k()
@@ -104,8 +119,10 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             0 => (How::Pieces(*rows), of_pieces.micros(of, Tiles::Swapped(*rows)) + of_pieces.added(1)),
             _ => (How::Pieces(*rows), of_pieces.micros(of, Tiles::SwappedPieces(*rows))),
         });
+        let swapped = kinds.swapped.iter().filter(|_| self.facts().fits_swapped());
+        let swapped = swapped.map(|rows| (How::Swapped(*rows), of_pieces.micros(of, Tiles::Swapped(*rows))));
         let fused = (How::Fused(Path::Fastest), of_fused.micros(of, Tiles::Columns(kinds.columns)));
-        pieces.chain([fused]).min_by(|(_, a), (_, b)| a.total_cmp(b))
+        pieces.chain(swapped).chain([fused]).min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
     /// The elements of k of each of the pieces of tiles of so many rows; 0 if that is all of k.
