@@ -3,8 +3,11 @@
 use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::gemm::gemm_fp8_blocks as gk;
 
+use super::cost::Tiles;
 use super::product::{Path, Problem};
-use super::scaled::{C_TYPE, How, Kinds, NAMES, OF_PIECES, ScaledProduct, Scaling, of_blocks, pieces, variants};
+use super::scaled::{
+    C_TYPE, How, Kinds, NAMES, OF_PIECES, OF_SWAPPED, ScaledProduct, Scaling, of_blocks, pieces, swapped, variants,
+};
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
 use crate::runtime::error::Result;
@@ -103,8 +106,22 @@ fn launch<T: Float>(
     };
     type Hopper<T> = gk::GemmFp8BlocksHopper<T>;
     // Measured on an H200: a group of 64 and of 128 columns takes 0.54 and 0.84 µs, one of 256 in the other kernel 0.8.
-    let kinds = Kinds { rows: &gk::pieces::ROWS, swapped: &[], columns: gk::BLOCK_N, scaling: [0.45, 0.16] };
-    problem.launch_how(stream, how, kinds, by_pieces, |problem, path| {
+    let kinds =
+        Kinds { rows: &gk::pieces::ROWS, swapped: &gk::pieces::ROWS, columns: gk::BLOCK_N, scaling: [0.45, 0.16] };
+    let by_swapped = |problem: Problem<'_, f8e4m3, f8e4m3, T>, rows| {
+        problem.launch_tiles(stream, Tiles::Swapped(rows), |grid, (b, a, c_map, c, sizes, store)| {
+            let args = (b, a, c_map, c, sizes, store, of_a, of_b);
+            // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each block.
+            unsafe {
+                match rows {
+                    128 => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 128>>(grid, args),
+                    96 => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 96>>(grid, args),
+                    _ => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 64>>(grid, args),
+                }
+            }
+        })
+    };
+    problem.launch_how(stream, how, kinds, by_pieces, by_swapped, |problem, path| {
         problem.launch_blocks::<Hopper<T>, gk::GemmFp8BlocksMma<T, 16>, gk::GemmFp8BlocksMma<T, 1>, _>(
             stream,
             path,
@@ -137,9 +154,18 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMM_FP8_BLOCKS_MMA, gk::GEMM_FP8_BLOCKS_HOPPER, gk::pieces::GEMM_FP8_BLOCKS_PIECES, GEMM_SUM],
+    kernels: &[
+        gk::GEMM_FP8_BLOCKS_MMA,
+        gk::GEMM_FP8_BLOCKS_HOPPER,
+        gk::pieces::GEMM_FP8_BLOCKS_SWAPPED,
+        gk::pieces::GEMM_FP8_BLOCKS_PIECES,
+        GEMM_SUM,
+    ],
     variants: variants!(
         |stream, args, path| run(stream, args, Some(How::Fused(path))),
+        swapped!(run, "swapped_128", 128, OF_SWAPPED),
+        swapped!(run, "swapped_96", 96, "the same by 96 rows"),
+        swapped!(run, "swapped_64", 64, "the same by 64 rows"),
         pieces!(run, "pieces_128", 128, OF_PIECES),
         pieces!(run, "pieces_96", 96, "the same by 96 rows"),
         pieces!(run, "pieces_64", 64, "the same by 64 rows")

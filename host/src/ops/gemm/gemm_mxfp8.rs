@@ -136,7 +136,10 @@ impl<Q: Float8> Operands<'_, Q> {
                 }
             })
         };
-        problem.launch_how(stream, how, KINDS, by_pieces, |problem, path| {
+        let none = |problem: Problem<'_, Q, f8e4m3, T>, _| {
+            Err(problem.info.param_error("variant", "swapped", "one of those that there are"))
+        };
+        problem.launch_how(stream, how, KINDS, by_pieces, none, |problem, path| {
             problem.launch(
                 stream,
                 path,

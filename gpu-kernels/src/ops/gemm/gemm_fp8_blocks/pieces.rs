@@ -1,4 +1,4 @@
-//! Few rows: sums of swapped operands in f32, of pieces along k or whole, which
+//! Few rows: tiles of swapped operands; or sums in f32, of pieces along k or whole, which
 //! [`gemm_sum`](super::super::gemm::split::gemm_sum) adds.
 //!
 //! The rows of a block's tile are one group of the weight's rows, and its columns are rows of A. So the scales of a group of k are one
@@ -9,13 +9,14 @@
 use core::array;
 use core::marker::PhantomData;
 
+use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
 use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Registers};
 use cuda_std::{f8e4m3, kernel, math, thread, warp};
 
 use super::super::Problem;
-use super::super::epilogue::Raw;
+use super::super::epilogue::{Epilogue, Factor, Raw, Swapped};
 use super::super::hopper::{
     self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Output, PANEL_BYTES, Swapped8, Tile, Tiles,
     WARPGROUP, Walk, shared_bytes,
@@ -26,6 +27,29 @@ use super::GROUP;
 pub const ROWS: [u32; 3] = [128, 96, 64];
 /// Groups whose scales are read at a time.
 const AHEAD: u32 = 4;
+
+/// The product by tiles of `N` rows and 256 columns of C: operands are swapped, as [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped)'s.
+///
+/// # Safety
+/// As for [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped), boxes having 128 elements of k; the scales are valid for every block.
+#[kernel(
+    dtypes(C: float), values(N: 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn gemm_fp8_blocks_swapped<C: Element, const N: u32>(
+    b_map: &TensorMap,
+    a_map: &TensorMap,
+    c_map: &TensorMap,
+    c: *mut C,
+    problem: Problem,
+    store: u32,
+    a_scales: *const f32,
+    b_scales: *const f32,
+) {
+    let of = Matrices { a: b_map, b: a_map, c_map, c, problem, store };
+    run_by::<C, _, N>(of, Swapped(Factor::ONE), 0, a_scales, b_scales);
+}
 
 /// Sums of A·Bᵀ with scales by block: of all of k, or of pieces of `each` elements, a multiple of [`GROUP`], if that is not 0. Operands are swapped, as
 /// [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped)'s: a tile has 256 columns of C and `N` rows.
@@ -49,26 +73,39 @@ pub unsafe fn gemm_fp8_blocks_pieces<const N: u32>(
     b_scales: *const f32,
 ) {
     let of = Matrices { a: b_map, b: a_map, c_map: pieces_map, c: pieces, problem, store };
-    let tiles = Tiles::of(&problem, [hopper::BLOCK_M, N]).in_pieces(each);
-    match N {
-        128 => run::<64, { hopper::b_bytes(128) }, { hopper::stages(CONSUMERS, 128) }>(of, tiles, a_scales, b_scales),
-        96 => run::<48, { hopper::b_bytes(96) }, { hopper::stages(CONSUMERS, 96) }>(of, tiles, a_scales, b_scales),
-        _ => run::<32, { hopper::b_bytes(64) }, { hopper::stages(CONSUMERS, 64) }>(of, tiles, a_scales, b_scales),
-    }
+    run_by::<f32, _, N>(of, Raw, each, a_scales, b_scales);
 }
 
+/// By tiles of `N` rows of C.
 #[inline(always)]
-unsafe fn run<const R: usize, const B: usize, const STAGES: usize>(
-    of: Matrices<'_, f32>,
-    tiles: Tiles,
+unsafe fn run_by<C: Element, E: Epilogue, const N: u32>(
+    of: Matrices<'_, C>,
+    epilogue: E,
+    each: u32,
     a_scales: *const f32,
     b_scales: *const f32,
-) where
-    Swapped8<f8e4m3>: Multiply<R, Sum = f32>,
-    [f32; R]: Registers,
-{
-    let consumers = Grouped::<R> { a_scales, b_scales, sums: PhantomData };
-    hopper::split::<Swapped8<f8e4m3>, f32, Raw, _, _, B, STAGES, { CONSUMERS as usize }>(of, Raw, tiles, consumers);
+) {
+    let tiles = Tiles::of(&of.problem, [hopper::BLOCK_M, N]).in_pieces(each);
+    macro_rules! rows {
+        ($n:literal) => {{
+            let consumers = Grouped::<{ $n / 2 }> { a_scales, b_scales, sums: PhantomData };
+            hopper::split::<
+                Swapped8<f8e4m3>,
+                C,
+                E,
+                _,
+                _,
+                { hopper::b_bytes($n) },
+                { hopper::stages(CONSUMERS, $n) },
+                { CONSUMERS as usize },
+            >(of, epilogue, tiles, consumers)
+        }};
+    }
+    match N {
+        128 => rows!(128),
+        96 => rows!(96),
+        _ => rows!(64),
+    }
 }
 
 /// Consumers that multiply the groups of every tile of this cluster, scale each, and store the sums.
@@ -129,8 +166,10 @@ impl<const R: usize> Grouped<R> {
     }
 }
 
-impl<const R: usize, const B: usize, const STAGES: usize> Consume<f32, Raw, B, STAGES> for Grouped<R>
+impl<C, E, const R: usize, const B: usize, const STAGES: usize> Consume<C, E, B, STAGES> for Grouped<R>
 where
+    C: Element,
+    E: Epilogue,
     Swapped8<f8e4m3>: Multiply<R, Sum = f32>,
     [f32; R]: Registers,
 {
@@ -139,7 +178,7 @@ where
         self,
         memory: Memory<B, STAGES>,
         consumer: u32,
-        output: &Output<'_, f32, Raw>,
+        output: &Output<'_, C, E>,
         mut tiles: W,
     ) {
         let lane = thread::thread_idx_x() % WARPGROUP;

@@ -4,7 +4,9 @@ mod operator;
 mod pieces;
 
 pub use operator::ScaledProduct;
-pub(super) use operator::{A_TYPE, C_TYPE, OF_PIECES, Scaling, pieces, swapped, variants, variants_by_rows};
+pub(super) use operator::{
+    A_TYPE, C_TYPE, OF_PIECES, OF_SWAPPED, Scaling, pieces, swapped, variants, variants_by_rows,
+};
 pub(super) use pieces::{How, Kinds, OfPieces};
 
 use cuda_std::launch::{DevicePtr, DevicePtrMut, Kernel, TensorMap};
@@ -168,15 +170,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
                 }
             })
         };
-        let how = match how {
-            None => self.planned(stream, kinds).map(|(how, _)| how),
-            how => how,
-        };
-        if let Some(How::Swapped(rows)) = how {
-            self.require_swapped()?;
-            return by_swapped(self, rows);
-        }
-        self.launch_how(stream, how, kinds, by_pieces, |problem, path| {
+        self.launch_how(stream, how, kinds, by_pieces, by_swapped, |problem, path| {
             problem.launch(
                 stream,
                 path,

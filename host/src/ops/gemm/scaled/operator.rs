@@ -42,6 +42,9 @@ pub(in super::super) use variants;
 /// What the first of the next says.
 pub(in super::super) const OF_PIECES: &str = "sums by tiles of 256 columns and these rows with a and b swapped, of pieces along k if there are few, and a launch that adds them: what is picked for few rows and for rows that fill these better, or one of the next";
 
+/// What the first of those with swapped operands says.
+pub(in super::super) const OF_SWAPPED: &str = "tiles of 256 columns and these rows with a and b swapped, if rows of c too are at multiples of 16 bytes: what is picked for rows that fill these better, or one of the next";
+
 /// The variant that computes sums by tiles of so many rows, launched with `$run`.
 macro_rules! pieces {
     ($run:expr, $name:literal, $rows:literal, $doc:expr) => {
@@ -80,7 +83,7 @@ macro_rules! variants_by_rows {
                 $run,
                 "swapped_208",
                 208,
-                "tiles of 256 columns and 208 rows with a and b swapped, if rows of c too are at multiples of 16 bytes: what is picked for rows that fill these better, or one of the next"
+                OF_SWAPPED
             ),
             swapped!($run, "swapped_192", 192, "the same by 192 rows"),
             swapped!($run, "swapped_160", 160, "the same by 160 rows"),

@@ -43,13 +43,14 @@ pub(in super::super) struct Kinds {
 pub(in super::super) type OfPieces = (TensorMap, TensorMap, TensorMap, DevicePtrMut<f32>, gk::Problem, u32, u32);
 
 impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
-    /// Launches the product in this way, or in the fastest: `by_pieces`, with tiles of so many rows, or `fused`.
+    /// Launches the product in this way, or in the fastest: `by_pieces` or `by_swapped`, with tiles of so many rows, or `fused`.
     pub(in super::super) fn launch_how(
         mut self,
         stream: &Stream,
         how: Option<How>,
         kinds: Kinds,
         by_pieces: impl FnOnce(&mut Self, u32) -> Result<()>,
+        by_swapped: impl FnOnce(Self, u32) -> Result<()>,
         fused: impl FnOnce(Self, Path) -> Result<()>,
     ) -> Result<()> {
         self.require_devices(stream)?;
@@ -65,8 +66,11 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
                 result => return result,
             },
             How::Fused(path) => path,
-            // Of no kernel that is launched by this.
-            How::Swapped(_) => Path::Fastest,
+            How::Swapped(_) if !self.facts().fits_swapped() => {
+                let wanted = "no size of zero, and rows of a, b and c that lie at multiples of 16 bytes";
+                return Err(self.info.param_error("variant", "swapped", wanted));
+            }
+            How::Swapped(rows) => return by_swapped(self, rows),
         };
         fused(self, path)
     }
@@ -88,15 +92,6 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         note_work(Bound::Tensor(A::DTYPE), [1, m, n, k]);
         launch(grid, (b, a, map, to, operand::swapped(&sizes), store, each))?;
         Ok(pieces)
-    }
-
-    /// Whether TMA takes both operands, and stores C.
-    pub(in super::super) fn require_swapped(&self) -> Result<()> {
-        let wanted = "no size of zero, and rows of a, b and c that lie at multiples of 16 bytes";
-        match self.facts().fits_swapped() {
-            true => Ok(()),
-            false => Err(self.info.param_error("variant", "swapped", wanted)),
-        }
     }
 
     /// Whether TMA takes both operands, and there are results.
