@@ -8,8 +8,8 @@
 //! gradients, times a weight.
 //!
 //! # Mapping
-//! As [`gemm`](super::gemm), in products of m64n256k32 on Hopper; for few rows, or rows that leave these tiles empty, with swapped operands into f32, as
-//! pieces along k or whole, which a second launch adds and scales. Elsewhere elements become f16, exactly, and products are of m16n8k16.
+//! As [`gemm`](super::gemm), in products of m64n256k32 on Hopper; for few rows, or rows that leave these tiles empty, with swapped operands; as pieces
+//! along k, and where TMA does not store C, into f32, which a second launch adds and scales. Elsewhere elements become f16, exactly, and products are of m16n8k16.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm): a stage has the same bytes, and twice the elements along k.

@@ -9,7 +9,7 @@
 //!
 //! # Mapping
 //! As [`gemm`](super::gemm), in products of m64n256k32 on Hopper, and of m16n8k32 elsewhere; for few rows, or rows that leave these tiles empty, with
-//! swapped operands into i32, as pieces along k or whole, which a second launch adds and scales.
+//! swapped operands; as pieces along k, and where TMA does not store C, into i32, which a second launch adds and scales.
 //!
 //! # Shared memory
 //! As [`gemm`](super::gemm): a stage has the same bytes, and twice the elements along k.
