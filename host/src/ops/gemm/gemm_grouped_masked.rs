@@ -222,6 +222,8 @@ impl Operator for GemmGroupedMasked {
                 odd(2, 140, 40, 136).arrange("weight", turned),
                 odd(4, 37, 41, 35),
                 odd(2, 40, 24, 33).arrange("weight", turned),
+                // All of k is a quarter of a stage.
+                odd(3, 20, 16, 24).arrange("weight", turned),
                 odd(3, 45, 24, 40)
                     .arrange("x", Arrangement::DENSE.row_pad(8))
                     .arrange("weight", Arrangement::DENSE.row_pad(16))
