@@ -6,8 +6,7 @@ use gpu_kernels::ops::gemm::gemm_fp8 as gk;
 
 use super::product::{Path, Problem};
 use super::scaled::{
-    A_TYPE, C_TYPE, How, Kernels, NAMES, OF_SWAPPED, ScaledProduct, Scales, Scaling, pieces, swapped, variants,
-    variants_by_rows,
+    A_TYPE, C_TYPE, How, Kernels, NAMES, ScaledProduct, Scales, Scaling, pieces, swapped, variants, variants_by_rows,
 };
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float, Float8};

@@ -6,8 +6,7 @@ use gpu_kernels::ops::gemm::gemm_int8 as gk;
 
 use super::product::{Path, Problem};
 use super::scaled::{
-    C_TYPE, How, Kernels, NAMES, OF_SWAPPED, ScaledProduct, Scales, Scaling, pieces, swapped, variants,
-    variants_by_rows,
+    C_TYPE, How, Kernels, NAMES, ScaledProduct, Scales, Scaling, pieces, swapped, variants, variants_by_rows,
 };
 use crate::dispatch;
 use crate::ops::model::*;

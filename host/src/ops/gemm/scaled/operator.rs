@@ -79,12 +79,7 @@ macro_rules! variants_by_rows {
     ($run:path) => {
         variants!(
             |stream, args, path| $run(stream, args, Some(How::Fused(path))),
-            swapped!(
-                $run,
-                "swapped_208",
-                208,
-                OF_SWAPPED
-            ),
+            swapped!($run, "swapped_208", 208, crate::ops::gemm::scaled::OF_SWAPPED),
             swapped!($run, "swapped_192", 192, "the same by 192 rows"),
             swapped!($run, "swapped_160", 160, "the same by 160 rows"),
             swapped!($run, "swapped_128", 128, "the same by 128 rows"),

@@ -114,8 +114,8 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             0 => (How::Pieces(*rows), of_pieces.micros(of, Tiles::Swapped(*rows)) + of_pieces.added(1)),
             _ => (How::Pieces(*rows), of_pieces.micros(of, Tiles::SwappedPieces(*rows))),
         });
-        let swapped = kinds.swapped.iter().filter(|_| self.facts().fits_swapped());
-        let swapped = swapped.map(|rows| (How::Swapped(*rows), of_pieces.micros(of, Tiles::Swapped(*rows))));
+        let of_swapped = if self.facts().fits_swapped() { kinds.swapped } else { &[] };
+        let swapped = of_swapped.iter().map(|rows| (How::Swapped(*rows), of_pieces.micros(of, Tiles::Swapped(*rows))));
         let fused = (How::Fused(Path::Fastest), of_fused.micros(of, Tiles::Columns(kinds.columns)));
         pieces.chain(swapped).chain([fused]).min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
