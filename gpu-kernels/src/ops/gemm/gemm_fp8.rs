@@ -117,13 +117,39 @@ pub unsafe fn gemm_fp8_swapped<Q: Float8, C: Element, const N: u32>(
     hopper::run_swapped_8::<hopper::Swapped8<Q>, f32, C, _, N>(of, Swapped(scales), 0);
 }
 
+/// The same by pairs of blocks that have 128 columns of C and `N` rows, as [`gemm_narrow`](super::gemm::hopper::gemm_narrow)'s.
+///
+/// # Safety
+/// As for [`gemm_fp8_swapped`].
+#[kernel(
+    dtypes(Q: float8, C: float), values(N: 224, 160, 128, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { shared_bytes(N / CLUSTER) }, arch = "sm_90a", no_spills, programmatic
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn gemm_fp8_narrow<Q: Float8, C: Element, const N: u32>(
+    b_map: &TensorMap,
+    a_map: &TensorMap,
+    c_map: &TensorMap,
+    c: *mut C,
+    problem: Problem,
+    store: u32,
+    a_scales: *const f32,
+    b_scales: *const f32,
+    a_step: u32,
+    b_step: u32,
+) {
+    let scales = Scales::new([problem.n, problem.m], [a_scales, b_scales], [a_step, b_step]);
+    let of = Matrices { a: b_map, b: a_map, c_map, c, problem, store };
+    hopper::run_narrow_8::<hopper::Swapped8<Q>, f32, C, _, N>(of, Swapped(scales));
+}
+
 /// Sums of A·Bᵀ without their scales, as they are: of all of k, or of pieces of `each` elements if that is not 0. Operands are swapped,
 /// as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s: a tile has 256 columns of C and `N` rows.
 ///
 /// # Safety
 /// As for [`gemm_swapped`](super::gemm::hopper::gemm_swapped), boxes having 128 elements of k.
 #[kernel(
-    dtypes(Q: float8), values(N: 208, 192, 160, 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    dtypes(Q: float8), values(N: 208, 128, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
     shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
 )]
 pub unsafe fn gemm_fp8_pieces<Q: Float8, const N: u32>(

@@ -121,6 +121,32 @@ pub unsafe fn linear_swapped<T: Half, const N: u32>(
     hopper::run_by::<Halves<T, false, false>, T, _, N>(of, Swapped(epilogue), 0);
 }
 
+/// The same by pairs of blocks that have 128 columns of y and `N` rows, as [`gemm_narrow`](super::gemm::hopper::gemm_narrow)'s.
+///
+/// # Safety
+/// As for [`linear_swapped`].
+#[kernel(
+    dtypes(T: half), values(N: 208, 160, 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { shared_bytes(N / CLUSTER) }, arch = "sm_90a", no_spills
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn linear_narrow<T: Half, const N: u32>(
+    weight_map: &TensorMap,
+    x_map: &TensorMap,
+    y_map: &TensorMap,
+    y: *mut T,
+    problem: Problem,
+    store: u32,
+    bias: *const T,
+    residual: *const T,
+    residual_stride: u64,
+    activation: u32,
+) {
+    let epilogue = Swapped(Linear::of(&problem, activation, bias, (residual, residual_stride)));
+    let of = Matrices { a: weight_map, b: x_map, c_map: y_map, c: y, problem, store };
+    hopper::run_narrow::<Halves<T, false, false>, T, _, N>(of, epilogue);
+}
+
 /// y = act(the sum of the pieces + bias) + residual, of a product that is computed in f32 first, in pieces along k or in one.
 ///
 /// # Safety

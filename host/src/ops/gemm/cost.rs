@@ -14,6 +14,8 @@ pub(crate) enum Tiles {
     Tall,
     /// Into tiles with this number of rows, with operands swapped.
     Swapped(u32),
+    /// Into tiles with this number of rows and half as many columns, with operands swapped, of which a block has half the rows.
+    Narrow(u32),
     /// Into tiles with this number of columns, for each of several pieces along k, whose sum is a second launch.
     Pieces(u32),
     /// The same into tiles with this number of rows, with operands swapped.
@@ -78,12 +80,16 @@ impl Shape {
     pub(crate) fn micros(&self, multiprocessors: u32, tiles: Tiles) -> f64 {
         let [batch, mut m, mut n, k] = self.sizes;
         let [mut a, mut b] = self.in_sectors.map(|are_in| if are_in { 1.0 } else { ACROSS_SECTORS });
-        if matches!(tiles, Tiles::Swapped(_) | Tiles::SwappedPieces(_)) {
+        if matches!(tiles, Tiles::Swapped(_) | Tiles::Narrow(_) | Tiles::SwappedPieces(_)) {
             ((m, n), (a, b)) = ((n, m), (b, a));
         }
         let (mut products, mut depth, mut column, mut sum) = (batch, k, COLUMN, 0.0);
         let block = match tiles {
             Tiles::Columns(columns) | Tiles::Swapped(columns) => [BLOCK_M, columns],
+            Tiles::Narrow(columns) => {
+                column /= f64::from(CLUSTER);
+                [BLOCK_M / CLUSTER, columns]
+            }
             Tiles::Tall => {
                 column *= TALL_COLUMN;
                 TALL
@@ -140,9 +146,9 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
-    use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, SWAPPED};
+    use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, NARROW, SWAPPED};
 
-    use super::Tiles::{self, Columns, Pieces, Swapped, SwappedPieces, Tall};
+    use super::Tiles::{self, Columns, Narrow, Pieces, Swapped, SwappedPieces, Tall};
     use super::{Shape, plan};
 
     fn shape(m: u32, n: u32, k: u32) -> Shape {
@@ -150,7 +156,8 @@ mod tests {
     }
 
     fn fastest(m: u32, n: u32, k: u32) -> Tiles {
-        let whole = FINE_WIDTHS.map(Columns).into_iter().chain([Tall]).chain(SWAPPED.map(Swapped));
+        let whole =
+            FINE_WIDTHS.map(Columns).into_iter().chain([Tall]).chain(SWAPPED.map(Swapped)).chain(NARROW.map(Narrow));
         shape(m, n, k).fastest(132, whole.chain(Tiles::of_pieces())).unwrap()
     }
 
@@ -158,7 +165,7 @@ mod tests {
     fn tiles_fill_waves() {
         let square = |n| fastest(n, n, n);
         // 6 × 9 tiles of 160 columns are one wave, as are 7 × 9 of 208 and 6 × 11 tall ones.
-        assert_eq!([1024, 1152, 1440, 1792, 2048].map(square), [64, 96, 144, 208, 256].map(Columns));
+        assert_eq!([1152, 1440, 1792, 2048].map(square), [96, 144, 208, 256].map(Columns));
         // 8 × 8 of 240 and, in two waves, 11 × 12.
         assert_eq!([1800, 2816].map(square), [Columns(240); 2]);
         assert_eq!([2112, 3000].map(square), [Tall; 2]);
@@ -177,13 +184,20 @@ mod tests {
     }
 
     #[test]
+    fn where_tiles_are_few_pairs_share_columns() {
+        // 64 pairs, where tiles of 256 columns are 32.
+        assert_eq!([fastest(200, 8192, 8192), fastest(304, 4096, 4096)], [Narrow(208), Narrow(160)]);
+        assert_eq!([fastest(128, 8192, 8192), fastest(96, 4096, 4096)], [Narrow(128), Narrow(96)]);
+    }
+
+    #[test]
     fn rows_that_leave_tiles_empty_fill_tiles_of_swapped_operands() {
         assert_eq!([fastest(384, 5120, 5120), fastest(320, 2560, 2560)], [Swapped(128), Swapped(64)]);
     }
 
     #[test]
     fn sizes_have_no_limit() {
-        for tiles in [Columns(64), Tall, Swapped(64), Pieces(64), SwappedPieces(64)] {
+        for tiles in [Columns(64), Tall, Swapped(64), Narrow(64), Pieces(64), SwappedPieces(64)] {
             let micros = |sizes| Shape { sizes, bytes: 2, scaling: 0.0, in_sectors: [true; 2] }.micros(1, tiles);
             assert!(micros([1, 1, 1, 1]) < micros([1, 1 << 31, 1 << 31, 1 << 31]));
             assert!(micros([u32::MAX; 4]).is_finite());

@@ -100,10 +100,7 @@ impl<Q: Float8, T: Float> Kernels<Q, f8e4m3, T> for Of<Q, T> {
     type Packed = gk::GemmFp8Mma<Q, T, 16>;
     type Any = gk::GemmFp8Mma<Q, T, 1>;
     type Pieces208 = gk::GemmFp8Pieces<Q, 208>;
-    type Pieces192 = gk::GemmFp8Pieces<Q, 192>;
-    type Pieces160 = gk::GemmFp8Pieces<Q, 160>;
     type Pieces128 = gk::GemmFp8Pieces<Q, 128>;
-    type Pieces96 = gk::GemmFp8Pieces<Q, 96>;
     type Pieces64 = gk::GemmFp8Pieces<Q, 64>;
     type Swapped208 = gk::GemmFp8Swapped<Q, T, 208>;
     type Swapped192 = gk::GemmFp8Swapped<Q, T, 192>;
@@ -111,6 +108,10 @@ impl<Q: Float8, T: Float> Kernels<Q, f8e4m3, T> for Of<Q, T> {
     type Swapped128 = gk::GemmFp8Swapped<Q, T, 128>;
     type Swapped96 = gk::GemmFp8Swapped<Q, T, 96>;
     type Swapped64 = gk::GemmFp8Swapped<Q, T, 64>;
+    type Narrow224 = gk::GemmFp8Narrow<Q, T, 224>;
+    type Narrow160 = gk::GemmFp8Narrow<Q, T, 160>;
+    type Narrow128 = gk::GemmFp8Narrow<Q, T, 128>;
+    type Narrow64 = gk::GemmFp8Narrow<Q, T, 64>;
     type Sum = gk::GemmFp8Sum<T>;
 }
 
@@ -137,7 +138,14 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMM_FP8_MMA, gk::GEMM_FP8_HOPPER, gk::GEMM_FP8_SWAPPED, gk::GEMM_FP8_PIECES, gk::GEMM_FP8_SUM],
+    kernels: &[
+        gk::GEMM_FP8_MMA,
+        gk::GEMM_FP8_HOPPER,
+        gk::GEMM_FP8_SWAPPED,
+        gk::GEMM_FP8_NARROW,
+        gk::GEMM_FP8_PIECES,
+        gk::GEMM_FP8_SUM,
+    ],
     variants: variants_by_rows!(run),
 };
 

@@ -6,7 +6,8 @@ use gpu_kernels::ops::gemm::gemm_fp8_blocks as gk;
 use super::cost::Tiles;
 use super::product::{Path, Problem};
 use super::scaled::{
-    C_TYPE, How, Kinds, NAMES, OF_PIECES, OF_SWAPPED, ScaledProduct, Scaling, of_blocks, pieces, swapped, variants,
+    C_TYPE, How, Kinds, NAMES, OF_NARROW, OF_PIECES, OF_SWAPPED, ScaledProduct, Scaling, of_blocks, pieces, swapped,
+    variants,
 };
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -106,16 +107,23 @@ fn launch<T: Float>(
     };
     type Hopper<T> = gk::GemmFp8BlocksHopper<T>;
     // Measured on an H200: a group of 64 and of 128 columns takes 0.54 and 0.84 µs, one of 256 in the other kernel 0.8.
-    let kinds =
-        Kinds { rows: &gk::pieces::ROWS, swapped: &gk::pieces::ROWS, columns: gk::BLOCK_N, scaling: [0.45, 0.16] };
-    let by_swapped = |problem: Problem<'_, f8e4m3, f8e4m3, T>, rows| {
-        problem.launch_tiles(stream, Tiles::Swapped(rows), |grid, (b, a, c_map, c, sizes, store)| {
+    let kinds = Kinds {
+        rows: &gk::pieces::ROWS,
+        swapped: &gk::pieces::ROWS,
+        narrow: &gk::pieces::NARROW,
+        columns: gk::BLOCK_N,
+        scaling: [0.45, 0.16],
+    };
+    let by_swapped = |problem: Problem<'_, f8e4m3, f8e4m3, T>, tiles| {
+        problem.launch_tiles(stream, tiles, |grid, (b, a, c_map, c, sizes, store)| {
             let args = (b, a, c_map, c, sizes, store, of_a, of_b);
             // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each block.
             unsafe {
-                match rows {
-                    128 => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 128>>(grid, args),
-                    96 => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 96>>(grid, args),
+                match tiles {
+                    Tiles::Narrow(160) => stream.launch::<gk::pieces::GemmFp8BlocksNarrow<T, 160>>(grid, args),
+                    Tiles::Narrow(_) => stream.launch::<gk::pieces::GemmFp8BlocksNarrow<T, 64>>(grid, args),
+                    Tiles::Swapped(128) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 128>>(grid, args),
+                    Tiles::Swapped(96) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 96>>(grid, args),
                     _ => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 64>>(grid, args),
                 }
             }
@@ -158,14 +166,17 @@ static INFO: OpInfo = OpInfo {
         gk::GEMM_FP8_BLOCKS_MMA,
         gk::GEMM_FP8_BLOCKS_HOPPER,
         gk::pieces::GEMM_FP8_BLOCKS_SWAPPED,
+        gk::pieces::GEMM_FP8_BLOCKS_NARROW,
         gk::pieces::GEMM_FP8_BLOCKS_PIECES,
         GEMM_SUM,
     ],
     variants: variants!(
         |stream, args, path| run(stream, args, Some(How::Fused(path))),
-        swapped!(run, "swapped_128", 128, OF_SWAPPED),
-        swapped!(run, "swapped_96", 96, "the same by 96 rows"),
-        swapped!(run, "swapped_64", 64, "the same by 64 rows"),
+        swapped!(run, "swapped_128", Swapped(128), OF_SWAPPED),
+        swapped!(run, "swapped_96", Swapped(96), "the same by 96 rows"),
+        swapped!(run, "swapped_64", Swapped(64), "the same by 64 rows"),
+        swapped!(run, "narrow_160", Narrow(160), OF_NARROW),
+        swapped!(run, "narrow_64", Narrow(64), "the same by 64 rows"),
         pieces!(run, "pieces_128", 128, OF_PIECES),
         pieces!(run, "pieces_96", 96, "the same by 96 rows"),
         pieces!(run, "pieces_64", 64, "the same by 64 rows")

@@ -100,10 +100,7 @@ impl<T: Float> Kernels<i8, i8, T> for Of<T> {
     type Packed = gk::GemmInt8Mma<T, 16>;
     type Any = gk::GemmInt8Mma<T, 1>;
     type Pieces208 = gk::GemmInt8Pieces<208>;
-    type Pieces192 = gk::GemmInt8Pieces<192>;
-    type Pieces160 = gk::GemmInt8Pieces<160>;
     type Pieces128 = gk::GemmInt8Pieces<128>;
-    type Pieces96 = gk::GemmInt8Pieces<96>;
     type Pieces64 = gk::GemmInt8Pieces<64>;
     type Swapped208 = gk::GemmInt8Swapped<T, 208>;
     type Swapped192 = gk::GemmInt8Swapped<T, 192>;
@@ -111,6 +108,10 @@ impl<T: Float> Kernels<i8, i8, T> for Of<T> {
     type Swapped128 = gk::GemmInt8Swapped<T, 128>;
     type Swapped96 = gk::GemmInt8Swapped<T, 96>;
     type Swapped64 = gk::GemmInt8Swapped<T, 64>;
+    type Narrow224 = gk::GemmInt8Narrow<T, 224>;
+    type Narrow160 = gk::GemmInt8Narrow<T, 160>;
+    type Narrow128 = gk::GemmInt8Narrow<T, 128>;
+    type Narrow64 = gk::GemmInt8Narrow<T, 64>;
     type Sum = gk::GemmInt8Sum<T>;
 }
 
@@ -186,7 +187,14 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[gk::GEMM_INT8_MMA, gk::GEMM_INT8_HOPPER, gk::GEMM_INT8_SWAPPED, gk::GEMM_INT8_PIECES, gk::GEMM_INT8_SUM],
+    kernels: &[
+        gk::GEMM_INT8_MMA,
+        gk::GEMM_INT8_HOPPER,
+        gk::GEMM_INT8_SWAPPED,
+        gk::GEMM_INT8_NARROW,
+        gk::GEMM_INT8_PIECES,
+        gk::GEMM_INT8_SUM,
+    ],
     variants: variants_by_rows!(run),
 };
 

@@ -1,7 +1,7 @@
 //! Product of matrices in MXFP8.
 
 use cuda_std::launch::DevicePtr;
-use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, SWAPPED};
+use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, NARROW, SWAPPED};
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::gemm::gemm_mxfp8 as gk;
@@ -222,7 +222,11 @@ fn pays(stream: &Stream, sizes: [usize; 3], narrow: Option<f64>) -> bool {
         Some(narrow) => {
             let [m, n, k] = sizes.map(|size| size as u32);
             let shape = Shape { sizes: [1, m, n, k], bytes: 2, scaling: 0.0, in_sectors: [true; 2] };
-            let whole = FINE_WIDTHS.map(Tiles::Columns).into_iter().chain(SWAPPED.map(Tiles::Swapped));
+            let whole = FINE_WIDTHS
+                .map(Tiles::Columns)
+                .into_iter()
+                .chain(SWAPPED.map(Tiles::Swapped))
+                .chain(NARROW.map(Tiles::Narrow));
             let multiprocessors = stream.device().info().multiprocessors;
             let micros = whole.chain(Tiles::of_pieces()).map(|tiles| shape.micros(multiprocessors, tiles));
             [narrow, micros.fold(f64::INFINITY, f64::min)]
@@ -273,7 +277,7 @@ const WIDENS: &str = "c in bfloat16 or float32, and no size of zero";
 
 /// What the scales of four groups add to a stage was measured on an H200.
 const KINDS: Kinds =
-    Kinds { rows: &gk::hopper::ROWS, swapped: &[], columns: gk::hopper::BLOCK_N, scaling: [0.8, 1.07] };
+    Kinds { rows: &gk::hopper::ROWS, swapped: &[], narrow: &[], columns: gk::hopper::BLOCK_N, scaling: [0.8, 1.07] };
 
 /// The operator's entry in the registry.
 pub static GEMM_MXFP8: ScaledProduct = ScaledProduct {
@@ -298,7 +302,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &joined::<7, 22, 29>(
+    kernels: &joined::<7, 24, 31>(
         [
             // That of results in f16; the others are listed with bf16's products.
             GEMM_SUM.split_at(1).1.split_at(1).0,
@@ -309,7 +313,7 @@ static INFO: OpInfo = OpInfo {
             DEQUANTIZE_MXFP8,
             GEMM_PAD,
         ],
-        joined::<11, 11, 22>(kernels(true, false), kernels(true, true)),
+        joined::<12, 12, 24>(kernels(true, false), kernels(true, true)),
     ),
     variants: variants!(
         |stream, args, path| run(stream, args, Way::By(How::Fused(path))),

@@ -180,24 +180,25 @@ impl Tiling {
             store => store,
         };
         // An unused map still has to be a map.
-        let c_map = if store >= hopper::TILES { map_of_c(stream, c, sizes)? } else { a_map };
+        let c_map = if store >= hopper::TILES { map_of_c(stream, c, sizes, hopper::WARP_ROWS)? } else { a_map };
         Ok(Self { maps: [a_map, b_map, c_map], store, grid })
     }
 
-    /// For the products of swapped operands, both K-major, whose tiles have `block_m` rows of C: the maps are those of B, of A
+    /// For the products of swapped operands, both K-major, whose tiles have these `[rows, columns]` of C: the maps are those of B, of A
     /// and of C, which TMA must be able to store.
     pub(super) fn swapped<A: Dtype, B: Dtype, C: Dtype>(
         stream: &Stream,
         (a, b): (&Operand<'_, A>, &Operand<'_, B>),
         c: &mut ViewMut<'_, C>,
         sizes: &gk::Problem,
-        block_m: u32,
+        [rows, columns]: [u32; 2],
     ) -> Result<Self> {
-        let b_map = b.map(stream, Major::K, hopper::BLOCK_M)?;
-        let a_map = a.map(stream, Major::K, block_m / hopper::CLUSTER)?;
+        // Of both a block loads half.
+        let b_map = b.map(stream, Major::K, columns / hopper::CLUSTER)?;
+        let a_map = a.map(stream, Major::K, rows / hopper::CLUSTER)?;
         let store = store(c, sizes);
-        let grid = grid(stream, tiles([sizes.n, sizes.m], sizes.batch, [hopper::BLOCK_M, block_m]));
-        Ok(Self { maps: [b_map, a_map, map_of_c(stream, c, sizes)?], store, grid })
+        let grid = grid(stream, tiles([sizes.n, sizes.m], sizes.batch, [columns / hopper::CLUSTER, rows]));
+        Ok(Self { maps: [b_map, a_map, map_of_c(stream, c, sizes, hopper::SWAPPED_ROWS)?], store, grid })
     }
 }
 
@@ -239,10 +240,10 @@ fn store_of(size: usize, alignment: usize, [m, n]: [u64; 2], [product, row]: [u6
     }
 }
 
-/// The tensor map of a C that TMA stores.
-fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Problem) -> Result<TensorMap> {
+/// The tensor map of a C that TMA stores, so many rows at a time.
+fn map_of_c<C: Dtype>(stream: &Stream, c: &mut ViewMut<'_, C>, sizes: &gk::Problem, rows: u32) -> Result<TensorMap> {
     let gk::Problem { m, n, batch, c: [product, row], .. } = *sizes;
-    let boxed = [hopper::slab_columns::<C>(), hopper::WARP_ROWS];
+    let boxed = [hopper::slab_columns::<C>(), rows];
     tile_map::<C>(stream, c.ptr_mut(stream)?.addr(), [n, m, batch].map(u64::from), [row, product], boxed)
 }
 

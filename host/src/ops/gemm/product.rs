@@ -160,8 +160,10 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         let gk::Problem { m, n, k, batch, .. } = self.sizes;
         let operands = (&self.a, &self.b);
         let (Tiling { maps: [a, b, c_map], store, grid }, sizes) = match tiles {
-            Tiles::Swapped(rows) => {
-                let tiling = Tiling::swapped(stream, operands, &mut self.c, &self.sizes, rows)?;
+            Tiles::Swapped(rows) | Tiles::Narrow(rows) => {
+                let columns =
+                    if tiles == Tiles::Narrow(rows) { hopper::BLOCK_M } else { hopper::CLUSTER * hopper::BLOCK_M };
+                let tiling = Tiling::swapped(stream, operands, &mut self.c, &self.sizes, [rows, columns])?;
                 (tiling, operand::swapped(&self.sizes))
             }
             _ => {

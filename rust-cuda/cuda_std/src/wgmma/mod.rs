@@ -131,7 +131,7 @@ macro_rules! registers {
     };
 }
 
-registers!(4 8 16 24 32 48 64 72 80 88 96 104 112 120 128);
+registers!(4 8 16 24 32 40 48 52 56 64 72 80 88 96 104 112 120 128);
 registers!(@one 4 u32);
 registers!(@one 8 u32);
 registers!(@one 16 u32);

@@ -82,6 +82,16 @@ fp8!(
     m64n64k32_e4m3_e5m2_a_registers
 );
 fp8!(
+    40,
+    "m64n80k32",
+    m64n80k32_e4m3,
+    m64n80k32_e4m3_a_registers,
+    m64n80k32_e5m2_e4m3,
+    m64n80k32_e5m2_e4m3_a_registers,
+    m64n80k32_e4m3_e5m2,
+    m64n80k32_e4m3_e5m2_a_registers
+);
+fp8!(
     48,
     "m64n96k32",
     m64n96k32_e4m3,
@@ -90,6 +100,16 @@ fp8!(
     m64n96k32_e5m2_e4m3_a_registers,
     m64n96k32_e4m3_e5m2,
     m64n96k32_e4m3_e5m2_a_registers
+);
+fp8!(
+    56,
+    "m64n112k32",
+    m64n112k32_e4m3,
+    m64n112k32_e4m3_a_registers,
+    m64n112k32_e5m2_e4m3,
+    m64n112k32_e5m2_e4m3_a_registers,
+    m64n112k32_e4m3_e5m2,
+    m64n112k32_e4m3_e5m2_a_registers
 );
 fp8!(
     64,
@@ -142,8 +162,11 @@ fp8!(
     m64n256k32_e4m3_e5m2_a_registers
 );
 
+narrow!(i32, 16, "m64n32k32", ".s32.s8.s8", "", m64n32k32_s8, m64n32k32_s8_a_registers);
 narrow!(i32, 32, "m64n64k32", ".s32.s8.s8", "", m64n64k32_s8, m64n64k32_s8_a_registers);
+narrow!(i32, 40, "m64n80k32", ".s32.s8.s8", "", m64n80k32_s8, m64n80k32_s8_a_registers);
 narrow!(i32, 48, "m64n96k32", ".s32.s8.s8", "", m64n96k32_s8, m64n96k32_s8_a_registers);
+narrow!(i32, 56, "m64n112k32", ".s32.s8.s8", "", m64n112k32_s8, m64n112k32_s8_a_registers);
 narrow!(i32, 64, "m64n128k32", ".s32.s8.s8", "", m64n128k32_s8, m64n128k32_s8_a_registers);
 narrow!(i32, 80, "m64n160k32", ".s32.s8.s8", "", m64n160k32_s8, m64n160k32_s8_a_registers);
 narrow!(i32, 96, "m64n192k32", ".s32.s8.s8", "", m64n192k32_s8, m64n192k32_s8_a_registers);

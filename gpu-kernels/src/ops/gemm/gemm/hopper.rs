@@ -9,9 +9,9 @@ use super::super::epilogue::{Factor, Swapped};
 use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
-    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, PANEL, STAGE_BYTES, STORE_M, SWAPPED,
-    SWAPPED_8, TALL, TALL_THREADS, THREADS, TILE, TILES, UNITS, WARP_ROWS, WIDTHS, loaded, shared_bytes, slab_columns,
-    tall_shared_bytes,
+    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, NARROW, NARROW_8, PANEL, PIECES_8,
+    STAGE_BYTES, STORE_M, SWAPPED, SWAPPED_8, SWAPPED_ROWS, TALL, TALL_THREADS, THREADS, TILE, TILES, UNITS, WARP_ROWS,
+    WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
 };
 
 /// Depth of a stage.
@@ -113,4 +113,26 @@ pub unsafe fn gemm_swapped<T: Half, C: Element, const N: u32>(
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
     hopper::run_by::<Halves<T, false, false>, C, _, N>(of, Swapped(Factor::of(problem.alpha, scale)), each);
+}
+
+/// The same where 256 columns of C are too much for the multiprocessors to have a tile each: a pair of blocks has 128 of them and
+/// `N` rows, of which each block has half. `a_map` loads half as many rows as above.
+///
+/// # Safety
+/// As for [`gemm_swapped`].
+#[kernel(
+    dtypes(T: half, C: float), values(N: 208, 160, 128, 96, 64), where(C == T || C == f32),
+    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N / CLUSTER) }, arch = "sm_90a", no_spills, programmatic
+)]
+pub unsafe fn gemm_narrow<T: Half, C: Element, const N: u32>(
+    a_map: &TensorMap,
+    b_map: &TensorMap,
+    c_map: &TensorMap,
+    c: *mut C,
+    scale: *const f32,
+    problem: Problem,
+    store: u32,
+) {
+    let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
+    hopper::run_narrow::<Halves<T, false, false>, C, _, N>(of, Swapped(Factor::of(problem.alpha, scale)));
 }

@@ -18,13 +18,15 @@ use cuda_std::{f8e4m3, kernel, math, thread, warp};
 use super::super::Problem;
 use super::super::epilogue::{Epilogue, Factor, Raw, Swapped};
 use super::super::hopper::{
-    self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Output, PANEL_BYTES, Swapped8, Tile, Tiles,
-    WARPGROUP, Walk, shared_bytes,
+    self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Narrow, Output, PANEL_BYTES, Swapped8, Tile,
+    Tiles, WARPGROUP, Walk, shared_bytes,
 };
 use super::GROUP;
 
 /// Rows of C that a tile can have: more would not fit into registers.
 pub const ROWS: [u32; 3] = [128, 96, 64];
+/// Rows of C that a pair of blocks can have.
+pub const NARROW: [u32; 2] = [160, 64];
 /// Groups whose scales are read at a time.
 const AHEAD: u32 = 4;
 
@@ -49,6 +51,35 @@ pub unsafe fn gemm_fp8_blocks_swapped<C: Element, const N: u32>(
 ) {
     let of = Matrices { a: b_map, b: a_map, c_map, c, problem, store };
     run_by::<C, _, N>(of, Swapped(Factor::ONE), 0, a_scales, b_scales);
+}
+
+/// The same by pairs of blocks that have 128 columns of C and `N` rows, as [`gemm_narrow`](super::super::gemm::hopper::gemm_narrow)'s.
+///
+/// # Safety
+/// As for [`gemm_fp8_blocks_swapped`].
+#[kernel(
+    dtypes(C: float), values(N: 160, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { shared_bytes(N / CLUSTER) }, arch = "sm_90a", no_spills, programmatic
+)]
+#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
+pub unsafe fn gemm_fp8_blocks_narrow<C: Element, const N: u32>(
+    b_map: &TensorMap,
+    a_map: &TensorMap,
+    c_map: &TensorMap,
+    c: *mut C,
+    problem: Problem,
+    store: u32,
+    a_scales: *const f32,
+    b_scales: *const f32,
+) {
+    let of = Matrices { a: b_map, b: a_map, c_map, c, problem, store };
+    if N == NARROW[0] {
+        let tiles = Narrow::of(&of.problem, [hopper::BLOCK_M, NARROW[0] / CLUSTER]);
+        walk::<C, _, _, { NARROW[0] / CLUSTER }>(of, Swapped(Factor::ONE), tiles, a_scales, b_scales);
+    } else {
+        let tiles = Narrow::of(&of.problem, [hopper::BLOCK_M, NARROW[1] / CLUSTER]);
+        walk::<C, _, _, { NARROW[1] / CLUSTER }>(of, Swapped(Factor::ONE), tiles, a_scales, b_scales);
+    }
 }
 
 /// Sums of A·Bᵀ with scales by block: of all of k, or of pieces of `each` elements, a multiple of [`GROUP`], if that is not 0. Operands are swapped, as
@@ -86,6 +117,18 @@ unsafe fn run_by<C: Element, E: Epilogue, const N: u32>(
     b_scales: *const f32,
 ) {
     let tiles = Tiles::of(&of.problem, [hopper::BLOCK_M, N]).in_pieces(each);
+    walk::<C, E, _, N>(of, epilogue, tiles, a_scales, b_scales);
+}
+
+/// Over tiles of which a block has `N` rows of C.
+#[inline(always)]
+unsafe fn walk<C: Element, E: Epilogue, W: Walk, const N: u32>(
+    of: Matrices<'_, C>,
+    epilogue: E,
+    tiles: W,
+    a_scales: *const f32,
+    b_scales: *const f32,
+) {
     macro_rules! rows {
         ($n:literal) => {{
             let consumers = Grouped::<{ $n / 2 }> { a_scales, b_scales, sums: PhantomData };
@@ -104,7 +147,9 @@ unsafe fn run_by<C: Element, E: Epilogue, const N: u32>(
     match N {
         128 => rows!(128),
         96 => rows!(96),
-        _ => rows!(64),
+        80 => rows!(80),
+        64 => rows!(64),
+        _ => rows!(32),
     }
 }
 

@@ -70,8 +70,13 @@ pub const fn shared_bytes(block_n: u32) -> usize {
         160 => size_of::<Shared<{ b_bytes(160) }, { stages(CONSUMERS, 160) }>>(),
         144 => size_of::<Shared<{ b_bytes(144) }, { stages(CONSUMERS, 144) }>>(),
         128 => size_of::<Shared<{ b_bytes(128) }, { stages(CONSUMERS, 128) }>>(),
+        112 => size_of::<Shared<{ b_bytes(112) }, { stages(CONSUMERS, 112) }>>(),
+        104 => size_of::<Shared<{ b_bytes(104) }, { stages(CONSUMERS, 104) }>>(),
         96 => size_of::<Shared<{ b_bytes(96) }, { stages(CONSUMERS, 96) }>>(),
+        80 => size_of::<Shared<{ b_bytes(80) }, { stages(CONSUMERS, 80) }>>(),
         64 => size_of::<Shared<{ b_bytes(64) }, { stages(CONSUMERS, 64) }>>(),
+        48 => size_of::<Shared<{ b_bytes(48) }, { stages(CONSUMERS, 48) }>>(),
+        32 => size_of::<Shared<{ b_bytes(32) }, { stages(CONSUMERS, 32) }>>(),
         _ => size_of::<Wide>(),
     }
 }

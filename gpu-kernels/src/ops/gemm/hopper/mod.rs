@@ -30,6 +30,7 @@
 //! tile is found while barriers are initialised and the cluster meets, and the code of rare ways to store lies behind
 //! that of the others: a block runs through most of its instructions once, and waits for them at each jump.
 
+mod kernels;
 mod memory;
 mod multiply;
 mod produce;
@@ -48,15 +49,16 @@ use cuda_std::{cluster, fence, regs, thread, tma, warp};
 use super::Problem;
 use super::epilogue::{Epilogue, Sum};
 
+pub(super) use self::kernels::{run, run_by, run_narrow, run_narrow_8, run_swapped_8, run_tall, walk};
 pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
-use self::memory::{TALL_BYTES, TALL_STAGES, TOLD, WIDE_BYTES, WIDE_STAGES};
+use self::memory::{TOLD, WIDE_BYTES};
 pub(super) use self::memory::{b_bytes, stages, stages_beside};
 pub use self::memory::{loaded, shared_bytes, tall_shared_bytes};
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Swapped8, Tf32};
 use self::produce::produce;
 pub(super) use self::store::Output;
-pub use self::store::{ADD, DIRECT, TILES, UNITS, WARP_ROWS};
-pub(super) use self::tiles::{Tile, Tiles, Walk, at_least_one, place};
+pub use self::store::{ADD, DIRECT, SWAPPED_ROWS, TILES, UNITS, WARP_ROWS};
+pub(super) use self::tiles::{Narrow, Tile, Tiles, Walk, at_least_one, place};
 
 /// Rows of C a block computes.
 pub const BLOCK_M: u32 = 128;
@@ -74,7 +76,13 @@ pub const FINE_WIDTHS: [u32; 10] = [BLOCK_N, 240, 224, 208, 192, 160, 144, 128, 
 pub const FINE_WIDTHS_F32: [u32; 6] = [BLOCK_N, 192, 160, 128, 96, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
 pub const SWAPPED: [u32; 7] = [208, 192, 160, 144, 128, 96, 64];
+/// Rows of C that pairs of blocks have where they share [`BLOCK_M`] of its columns.
+pub const NARROW: [u32; 5] = [208, 160, 128, 96, 64];
 /// The same of operands of 8 bits.
+pub const NARROW_8: [u32; 4] = [224, 160, 128, 64];
+/// What [`SWAPPED`] is of pieces of products of 8 bits, and of whole ones.
+pub const PIECES_8: [u32; 3] = [208, 128, 64];
+/// See [`PIECES_8`].
 pub const SWAPPED_8: [u32; 6] = [208, 192, 160, 128, 96, 64];
 /// Depth of a stage in bytes: a row of the widest swizzle.
 pub const STAGE_BYTES: u32 = 128;
@@ -196,120 +204,6 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
         let output = Output { map: c_map, c, epilogue, problem, store, slabs, barrier };
         consumers.consume(memory, consumer, &output, tiles);
     }
-}
-
-/// The kernel whose tiles have [`BLOCK_N`] columns.
-#[inline(always)]
-pub(super) unsafe fn run<M: Multiply<SUMS>, C: Element, E: Epilogue>(of: Matrices<'_, C>, epilogue: E)
-where
-    [M::Sum; SUMS]: Registers,
-{
-    let tiles = Tiles::of(&of.problem, TILE);
-    walk::<M, C, E>(of, epilogue, tiles);
-}
-
-/// The kernel of tiles of `$n` columns, for each of which `$loaded` of B are, of pieces of `$each` elements of k unless
-/// that is 0.
-macro_rules! columns {
-    ($n:literal, $loaded:literal, $of:ident, $epilogue:ident, $each:expr) => {{
-        let tiles = Tiles::of(&$of.problem, [BLOCK_M, $n]).in_pieces($each);
-        let consumers = Whole::<M, { sums($n) }>(PhantomData);
-        split::<M, C, E, _, _, { b_bytes($loaded) }, { stages(CONSUMERS, $loaded) }, { CONSUMERS as usize }>(
-            $of, $epilogue, tiles, consumers,
-        );
-    }};
-}
-
-/// The one whose tiles have `N` columns, one of [`FINE_WIDTHS`]; of pieces of a product, if `each` is not 0.
-#[inline(always)]
-pub(super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(of: Matrices<'_, C>, epilogue: E, each: u32)
-where
-    M: Multiply<{ sums(256) }, Sum = f32>
-        + Multiply<{ sums(240) }, Sum = f32>
-        + Multiply<{ sums(224) }, Sum = f32>
-        + Multiply<{ sums(208) }, Sum = f32>
-        + Multiply<{ sums(192) }, Sum = f32>
-        + Multiply<{ sums(160) }, Sum = f32>
-        + Multiply<{ sums(144) }, Sum = f32>
-        + Multiply<{ sums(128) }, Sum = f32>
-        + Multiply<{ sums(96) }, Sum = f32>
-        + Multiply<{ sums(64) }, Sum = f32>,
-{
-    match (N, M::B_MN) {
-        (256, _) => columns!(256, 256, of, epilogue, each),
-        (240, false) => columns!(240, 240, of, epilogue, each),
-        (240, true) => columns!(240, 256, of, epilogue, each),
-        (224, false) => columns!(224, 224, of, epilogue, each),
-        (224, true) => columns!(224, 256, of, epilogue, each),
-        (208, false) => columns!(208, 208, of, epilogue, each),
-        (208, true) => columns!(208, 256, of, epilogue, each),
-        (192, _) => columns!(192, 192, of, epilogue, each),
-        (160, false) => columns!(160, 160, of, epilogue, each),
-        (160, true) => columns!(160, 192, of, epilogue, each),
-        (144, false) => columns!(144, 144, of, epilogue, each),
-        (144, true) => columns!(144, 192, of, epilogue, each),
-        (128, _) => columns!(128, 128, of, epilogue, each),
-        (96, false) => columns!(96, 96, of, epilogue, each),
-        (96, true) => columns!(96, 128, of, epilogue, each),
-        _ => columns!(64, 64, of, epilogue, each),
-    }
-}
-
-/// The one of swapped operands of 8 bits, by tiles of `N` columns, one of [`SWAPPED_8`]; of pieces of a product, if `each` is not 0.
-#[inline(always)]
-pub(super) unsafe fn run_swapped_8<M, S: Sum, C: Element, E: Epilogue, const N: u32>(
-    of: Matrices<'_, C>,
-    epilogue: E,
-    each: u32,
-) where
-    M: Multiply<{ sums(208) }, Sum = S>
-        + Multiply<{ sums(192) }, Sum = S>
-        + Multiply<{ sums(160) }, Sum = S>
-        + Multiply<{ sums(128) }, Sum = S>
-        + Multiply<{ sums(96) }, Sum = S>
-        + Multiply<{ sums(64) }, Sum = S>,
-    [S; sums(208)]: Registers,
-    [S; sums(192)]: Registers,
-    [S; sums(160)]: Registers,
-    [S; sums(128)]: Registers,
-    [S; sums(96)]: Registers,
-    [S; sums(64)]: Registers,
-{
-    match N {
-        208 => columns!(208, 208, of, epilogue, each),
-        192 => columns!(192, 192, of, epilogue, each),
-        160 => columns!(160, 160, of, epilogue, each),
-        128 => columns!(128, 128, of, epilogue, each),
-        96 => columns!(96, 96, of, epilogue, each),
-        _ => columns!(64, 64, of, epilogue, each),
-    }
-}
-
-/// The one whose tiles are [`TALL`].
-#[inline(always)]
-pub(super) unsafe fn run_tall<M, C: Element, E: Epilogue>(of: Matrices<'_, C>, epilogue: E)
-where
-    M: Multiply<{ sums(TALL[1]) }, Sum = f32>,
-{
-    let (tiles, consumers) = (Tiles::of(&of.problem, TALL), Whole::<M, { sums(TALL[1]) }>(PhantomData));
-    split::<M, C, E, _, _, TALL_BYTES, TALL_STAGES, { TALL_CONSUMERS as usize }>(of, epilogue, tiles, consumers);
-}
-
-/// The same over other tiles.
-#[inline(always)]
-pub(super) unsafe fn walk<M: Multiply<SUMS>, C: Element, E: Epilogue>(
-    of: Matrices<'_, C>,
-    epilogue: E,
-    tiles: impl Walk,
-) where
-    [M::Sum; SUMS]: Registers,
-{
-    split::<M, C, E, _, _, WIDE_BYTES, WIDE_STAGES, { CONSUMERS as usize }>(
-        of,
-        epilogue,
-        tiles,
-        Whole::<M, SUMS>(PhantomData),
-    );
 }
 
 /// The descriptors of a stage of an operand for the four products of 32 bytes of k.

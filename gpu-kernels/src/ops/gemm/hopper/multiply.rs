@@ -102,7 +102,9 @@ floats8! { Floats8:
 floats8! { Swapped8:
     16 => m64n32k32_e4m3, m64n32k32_e4m3_e5m2;
     32 => m64n64k32_e4m3, m64n64k32_e4m3_e5m2;
+    40 => m64n80k32_e4m3, m64n80k32_e4m3_e5m2;
     48 => m64n96k32_e4m3, m64n96k32_e4m3_e5m2;
+    56 => m64n112k32_e4m3, m64n112k32_e4m3_e5m2;
     64 => m64n128k32_e4m3, m64n128k32_e4m3_e5m2;
     80 => m64n160k32_e4m3, m64n160k32_e4m3_e5m2;
     96 => m64n192k32_e4m3, m64n192k32_e4m3_e5m2;
@@ -124,8 +126,11 @@ macro_rules! integers8 {
 }
 
 integers8! {
+    16 => m64n32k32_s8;
     32 => m64n64k32_s8;
+    40 => m64n80k32_s8;
     48 => m64n96k32_s8;
+    56 => m64n112k32_s8;
     64 => m64n128k32_s8;
     80 => m64n160k32_s8;
     96 => m64n192k32_s8;

@@ -29,7 +29,9 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
     const { assert!(!W::TOLD || STAGES < TOLD) };
     let depth = STAGE_BYTES / O::BYTES;
     let block_m = H as u32 * STORE_M;
-    let b_columns = B as u32 / STAGE_BYTES / CLUSTER;
+    // What of a tile a block loads: all rows and half of the columns, or the reverse.
+    let rows_each = if W::SHARES_A { block_m / CLUSTER } else { block_m };
+    let b_columns = B as u32 / STAGE_BYTES / if W::SHARES_A { 1 } else { CLUSTER };
     let rank = cluster::rank();
     // A matrix that all products share stays the same for the next product.
     let of_product = |stride: u64, product: u32| if stride == 0 { 0 } else { product as i32 };
@@ -37,7 +39,7 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
     let mut found = first;
     while let Some(Tile { row, column, product, b: matrix, end, k, alone }) = found {
         let [first, last] = k.unwrap_or([0, problem.k]);
-        let column0 = column + if W::TWO_BS || alone { 0 } else { rank * b_columns };
+        let column0 = column + if W::TWO_BS || W::SHARES_A || alone { 0 } else { rank * b_columns };
         let rows = if skip && row >= problem.m { 0 } else { block_m };
         let (a_product, b_product) = (of_product(problem.a[0], product), of_product(problem.b[0], matrix));
         for step in 0..W::steps(last - first, depth) {
@@ -50,12 +52,16 @@ pub(super) unsafe fn produce<O: Operands, W: Walk, const B: usize, const STAGES:
             full.arrive_expect_tx(rows * STAGE_BYTES + B as u32);
             let k0 = (first + step * depth) as i32;
             if rows != 0 {
-                load(memory.a(at.stage), a, [row, block_m], k0, a_product, full, O::A_MN, false);
+                let first = if W::SHARES_A { rank * rows_each } else { 0 };
+                let to = memory.a(at.stage).add(first * STAGE_BYTES);
+                load(to, a, [row + first, rows_each], k0, a_product, full, O::A_MN, W::SHARES_A);
             } else {
                 cold_path();
             }
             let to = memory.b(at.stage);
-            if alone {
+            if W::SHARES_A {
+                load(to, b, [column0, b_columns], k0, b_product, full, O::B_MN, false);
+            } else if alone {
                 let half = B as u32 / CLUSTER;
                 load(to, b, [column0, b_columns], k0, b_product, full, O::B_MN, false);
                 load(to.add(half), b, [column0 + b_columns, b_columns], k0, b_product, full, O::B_MN, false);

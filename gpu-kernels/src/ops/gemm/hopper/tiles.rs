@@ -39,6 +39,9 @@ pub(in super::super) trait Walk: Copy {
     /// Whether the blocks of a pair load the same columns of a B each, instead of half the columns of one.
     const TWO_BS: bool = false;
 
+    /// Whether the blocks of a pair have the same rows, of which each loads half, and columns of their own.
+    const SHARES_A: bool = false;
+
     /// Whether tiles have ranges along k, which the producer tells too. Of panels that go on behind the last one consumers clear the rest.
     const ALONG_K: bool = false;
 
@@ -145,6 +148,16 @@ impl Tiles {
         })
     }
 
+    /// Which product it is at, and the row and column of its tile there.
+    #[inline(always)]
+    fn place(&self) -> [u32; 3] {
+        // Each time anew.
+        let Pack([index, ..]) = Pack([self.index; 4]).forget();
+        let product = Self { index, ..*self }.product();
+        let [row, column] = place(index - product * (self.rows.get() * self.columns.get()), self.rows, self.columns);
+        [product, row, column]
+    }
+
     /// Which product it is at.
     #[inline(always)]
     pub(in super::super) fn product(&self) -> u32 {
@@ -160,13 +173,9 @@ impl Walk for Tiles {
 
     #[inline(always)]
     fn tile(&self) -> Tile {
-        let Self { rows, columns, block_m, block_n, .. } = *self;
-        // Each time anew.
-        let Pack([index, ..]) = Pack([self.index; 4]).forget();
-        let product = Self { index, ..*self }.product();
-        let [row, column] = place(index - product * (rows.get() * columns.get()), rows, columns);
-        let row = (row * CLUSTER + cluster::rank()) * block_m;
-        Tile { row, column: column * block_n, product, b: product, end: None, k: self.range(), alone: false }
+        let [product, row, column] = self.place();
+        let (row, column) = ((row * CLUSTER + cluster::rank()) * self.block_m, column * self.block_n);
+        Tile { row, column, product, b: product, end: None, k: self.range(), alone: false }
     }
 
     #[inline(always)]
@@ -177,5 +186,43 @@ impl Walk for Tiles {
     #[inline(always)]
     fn advance(&mut self) {
         self.index += thread::grid_dim_x() / CLUSTER;
+    }
+}
+
+/// The tiles of products whose blocks of a pair have the same rows, and half of the columns each.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Narrow(Tiles);
+
+impl Narrow {
+    /// Those of a problem whose m and n are not zero, of `block_m` rows and `block_n` columns per block.
+    #[inline(always)]
+    pub(in super::super) fn of(problem: &Problem, [block_m, block_n]: [u32; 2]) -> Self {
+        Self(Tiles {
+            rows: at_least_one(problem.m.div_ceil(block_m)),
+            columns: at_least_one(problem.n.div_ceil(CLUSTER * block_n)),
+            ..Tiles::of(problem, [block_m, block_n])
+        })
+    }
+}
+
+impl Walk for Narrow {
+    const SHARES_A: bool = true;
+
+    #[inline(always)]
+    unsafe fn find(&mut self) -> bool {
+        self.0.find()
+    }
+
+    #[inline(always)]
+    fn tile(&self) -> Tile {
+        let Self(tiles) = self;
+        let [product, row, column] = tiles.place();
+        let (row, column) = (row * tiles.block_m, (column * CLUSTER + cluster::rank()) * tiles.block_n);
+        Tile { row, column, product, b: product, end: None, k: None, alone: false }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self) {
+        self.0.advance();
     }
 }

@@ -2,11 +2,11 @@
 
 use core::iter;
 
-use gpu_kernels::ops::gemm::gemm::hopper::{self, BLOCK_K, BLOCK_N, SWAPPED};
+use gpu_kernels::ops::gemm::gemm::hopper::{self, BLOCK_K, BLOCK_N, NARROW, SWAPPED};
 use gpu_kernels::ops::gemm::gemm::{pairs, skinny, thin};
 
 use super::super::cost::Shape;
-use super::super::cost::Tiles::{self, Columns, Pieces, Swapped, SwappedPieces, Tall};
+use super::super::cost::Tiles::{self, Columns, Narrow, Pieces, Swapped, SwappedPieces, Tall};
 use super::super::operand::{Major, OperandLayout, gains_from_copies};
 use super::super::plan;
 use super::padded;
@@ -15,6 +15,8 @@ use crate::runtime::stream::Stream;
 
 /// What L2 reads of memory at a time, in bytes.
 const SECTOR: u64 = 32;
+/// Rows up to which paths that cut k, or take all of it for few rows of the weight, are faster than tiles of pairs of blocks.
+const FEW: u32 = 64;
 /// Bytes of an element of an operand.
 const BYTES: u32 = 2;
 
@@ -53,7 +55,7 @@ impl Path {
                 format!("{TMA}, elements of a adjacent along k, and for 240, 224, 208 and 144 columns c in the type of a and b")
             }
             Self::Tiles(Columns(_) | Tall) => TMA.into(),
-            Self::Tiles(Swapped(_)) => {
+            Self::Tiles(Swapped(_) | Narrow(_)) => {
                 format!("{ALONG_K}, rows of c at such multiples too, and beta 0, or 1 for c in f32")
             }
             Self::Tiles(Pieces(_)) => format!("one product, k above {BLOCK_K}, {TMA}"),
@@ -153,7 +155,7 @@ impl Facts {
         match tiles {
             Columns(columns) => self.widths().contains(&columns),
             Tall => self.fits_hopper().is_some(),
-            Swapped(_) => self.fits_swapped(),
+            Swapped(_) | Narrow(_) => self.fits_swapped(),
             Pieces(_) => self.can_be_split() && self.fits_hopper().is_some(),
             SwappedPieces(_) => self.can_be_split() && self.is_along_k(),
         }
@@ -198,6 +200,9 @@ impl Facts {
             let are_worth = |_: &u32| m > 16 && self.fits_swapped();
             plan::of_few_rows(of, sizes).filter(are_worth).map(|rows| Path::Tiles(Swapped(rows)))
         };
+        if m > FEW && m < n && self.fits_swapped() {
+            return Path::Tiles(self.tiles(stream));
+        }
         let (shape, quarters) = (self.shape(), self.shape().quarters());
         if let Some(tiles) = self.pieces(stream).filter(|tiles| shape.micros(of, *tiles) < quarters) {
             return Path::Tiles(tiles);
@@ -232,7 +237,7 @@ impl Facts {
 
     fn whole(&self) -> impl Iterator<Item = Tiles> {
         let columns = self.widths().iter().copied().map(Columns);
-        columns.chain(SWAPPED.map(Swapped)).chain(iter::once(Tall))
+        columns.chain(SWAPPED.map(Swapped)).chain(NARROW.map(Narrow)).chain(iter::once(Tall))
     }
 
     /// The fastest of these tiles into which C can be cut.

@@ -169,6 +169,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             Path::Tiles(Tiles::Columns(columns)) => self.launch_hopper(stream, columns),
             Path::Tiles(Tiles::Tall) => self.launch_tall(stream),
             Path::Tiles(Tiles::Swapped(rows)) => self.launch_swapped(stream, rows),
+            Path::Tiles(Tiles::Narrow(rows)) => self.launch_narrow(stream, rows),
             Path::Tiles(tiles @ (Tiles::Pieces(_) | Tiles::SwappedPieces(_))) => self.launch_split(stream, tiles),
             Path::Padded => self.launch_padded(stream),
             Path::Mma => self.launch_mma(stream),
@@ -266,8 +267,13 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// Launches tiles of this number of rows of C and 256 of its columns.
     fn launch_swapped(mut self, stream: &Stream, rows: u32) -> Result<()> {
-        let Tiling { maps: [b_map, a_map, c_map], store, grid } =
-            Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, rows)?;
+        let Tiling { maps: [b_map, a_map, c_map], store, grid } = Tiling::swapped(
+            stream,
+            (&self.a, &self.b),
+            &mut self.c,
+            &self.sizes,
+            [rows, hopper::CLUSTER * hopper::BLOCK_M],
+        )?;
         let sizes = operand::swapped(&self.sizes);
         let args = (b_map, a_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes, store, self.each);
         self.note_work();
@@ -281,6 +287,25 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
                 128 => stream.launch::<hopper::GemmSwapped<T, C, 128>>(grid, args),
                 96 => stream.launch::<hopper::GemmSwapped<T, C, 96>>(grid, args),
                 _ => stream.launch::<hopper::GemmSwapped<T, C, 64>>(grid, args),
+            }
+        }
+    }
+
+    /// Launches tiles of this number of rows of C and 128 of its columns.
+    fn launch_narrow(mut self, stream: &Stream, rows: u32) -> Result<()> {
+        let Tiling { maps: [b_map, a_map, c_map], store, grid } =
+            Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, [rows, hopper::BLOCK_M])?;
+        let sizes = operand::swapped(&self.sizes);
+        let args = (b_map, a_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes, store);
+        self.note_work();
+        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
+        unsafe {
+            match rows {
+                208 => stream.launch::<hopper::GemmNarrow<T, C, 208>>(grid, args),
+                160 => stream.launch::<hopper::GemmNarrow<T, C, 160>>(grid, args),
+                128 => stream.launch::<hopper::GemmNarrow<T, C, 128>>(grid, args),
+                96 => stream.launch::<hopper::GemmNarrow<T, C, 96>>(grid, args),
+                _ => stream.launch::<hopper::GemmNarrow<T, C, 64>>(grid, args),
             }
         }
     }

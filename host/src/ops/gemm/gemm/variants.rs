@@ -1,6 +1,6 @@
 //! The variants of products.
 
-use super::super::cost::Tiles::{Columns, Pieces, Swapped, SwappedPieces, Tall};
+use super::super::cost::Tiles::{Columns, Narrow, Pieces, Swapped, SwappedPieces, Tall};
 use super::path::{Facts, Path};
 use crate::ops::model::*;
 use crate::runtime::error::Result;
@@ -69,6 +69,11 @@ paths! {
     "swapped_128": Path::Tiles(Swapped(128)), "the same by 128 rows: what is picked for 97 to 128 of many columns, too";
     "swapped_96": Path::Tiles(Swapped(96)), "the same by 96 rows: what is picked for 65 to 96, too";
     "swapped_64": Path::Tiles(Swapped(64)), "the same by 64 rows: what is picked for 17 to 64, or where more are too few tiles, too";
+    "narrow_208": Path::Tiles(Narrow(208)), "tiles of 208 rows of c by 128 columns with a and b swapped, by pairs of blocks that share the columns, both K-major, if c is stored by TMA";
+    "narrow_160": Path::Tiles(Narrow(160)), "the same by 160 rows";
+    "narrow_128": Path::Tiles(Narrow(128)), "the same by 128 rows";
+    "narrow_96": Path::Tiles(Narrow(96)), "the same by 96 rows";
+    "narrow_64": Path::Tiles(Narrow(64)), "the same by 64 rows";
     "split": Path::Tiles(Pieces(256)), "tiles of 256 columns for pieces along k, which another launch adds: what is picked for few tiles and a long k, or one of the next three";
     "split_192": Path::Tiles(Pieces(192)), "the same by tiles of 192 columns";
     "split_128": Path::Tiles(Pieces(128)), "the same by tiles of 128";

@@ -92,6 +92,7 @@ impl Path {
     /// The fastest tiles that there are kernels of, if they take the product.
     fn tiles(facts: &Facts, stream: &Stream) -> Option<Tiles> {
         let all = hopper::WIDTHS.map(Tiles::Columns).into_iter().chain(hopper::SWAPPED.map(Tiles::Swapped));
+        let all = all.chain(hopper::NARROW.map(Tiles::Narrow));
         let fits = stream.device().supports_hopper() && facts.is_along_k();
         facts.fastest(stream, all).filter(|_| fits)
     }
@@ -195,6 +196,11 @@ fn launch_tiles<T: Float + Half>(
                 Tiles::Swapped(128) => stream.launch::<gk::LinearSwapped<T, 128>>(grid, args),
                 Tiles::Swapped(96) => stream.launch::<gk::LinearSwapped<T, 96>>(grid, args),
                 Tiles::Swapped(_) => stream.launch::<gk::LinearSwapped<T, 64>>(grid, args),
+                Tiles::Narrow(208) => stream.launch::<gk::LinearNarrow<T, 208>>(grid, args),
+                Tiles::Narrow(160) => stream.launch::<gk::LinearNarrow<T, 160>>(grid, args),
+                Tiles::Narrow(128) => stream.launch::<gk::LinearNarrow<T, 128>>(grid, args),
+                Tiles::Narrow(96) => stream.launch::<gk::LinearNarrow<T, 96>>(grid, args),
+                Tiles::Narrow(_) => stream.launch::<gk::LinearNarrow<T, 64>>(grid, args),
                 Tiles::Columns(64) => stream.launch::<gk::LinearHopper<T, 64>>(grid, args),
                 Tiles::Columns(128) => stream.launch::<gk::LinearHopper<T, 128>>(grid, args),
                 Tiles::Columns(192) => stream.launch::<gk::LinearHopper<T, 192>>(grid, args),

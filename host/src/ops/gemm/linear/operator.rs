@@ -4,7 +4,7 @@ use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::linear as gk;
 use half::{bf16, f16};
 
-use super::super::cost::Tiles::{Columns, Swapped};
+use super::super::cost::Tiles::{Columns, Narrow, Swapped};
 use super::super::gemm::{Facts, joined, kernels};
 use super::super::operand::{layout, store_of_case};
 use super::super::sizes;
@@ -37,9 +37,9 @@ pub(super) static INFO: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::choice(ACTIVATION, "none", Activation::NAMES, "what the sums go through")],
     dtypes: &[DType::F16, DType::BF16],
-    kernels: &joined::<4, 23, 27>(
-        [gk::LINEAR_MMA, gk::LINEAR_HOPPER, gk::LINEAR_SWAPPED, gk::LINEAR_SUM],
-        joined::<22, 1, 23>(joined::<11, 11, 22>(kernels(false, true), kernels(true, true)), [GEMM_PAD]),
+    kernels: &joined::<5, 25, 30>(
+        [gk::LINEAR_MMA, gk::LINEAR_HOPPER, gk::LINEAR_SWAPPED, gk::LINEAR_NARROW, gk::LINEAR_SUM],
+        joined::<24, 1, 25>(joined::<12, 12, 24>(kernels(false, true), kernels(true, true)), [GEMM_PAD]),
     ),
     variants: VARIANTS,
 };
@@ -76,6 +76,11 @@ paths! {
     "swapped_128": Path::Tiles(Swapped(128)), "the same by 128 rows";
     "swapped_96": Path::Tiles(Swapped(96)), "the same by 96 rows";
     "swapped_64": Path::Tiles(Swapped(64)), "the same by 64 rows";
+    "narrow_208": Path::Tiles(Narrow(208)), "pairs of blocks that share 128 columns of y and have half of 208 rows each, with x and weight swapped, if rows of y too are at multiples of 16 bytes";
+    "narrow_160": Path::Tiles(Narrow(160)), "the same by 160 rows";
+    "narrow_128": Path::Tiles(Narrow(128)), "the same by 128 rows";
+    "narrow_96": Path::Tiles(Narrow(96)), "the same by 96 rows";
+    "narrow_64": Path::Tiles(Narrow(64)), "the same by 64 rows";
     "summed": Path::Summed, "the product in f32 as gemm_to_f32 computes it, and a second launch that adds its pieces and does the rest: what is picked for few tiles, and for rows that gemm copies";
     "mma": Path::Mma, "cp.async and mma.sync, compute capability 8.0 and above: what is picked elsewhere";
 }

@@ -5,7 +5,7 @@ mod pieces;
 
 pub use operator::ScaledProduct;
 pub(super) use operator::{
-    A_TYPE, C_TYPE, OF_PIECES, OF_SWAPPED, Scaling, pieces, swapped, variants, variants_by_rows,
+    A_TYPE, C_TYPE, OF_NARROW, OF_PIECES, OF_SWAPPED, Scaling, pieces, swapped, variants, variants_by_rows,
 };
 pub(super) use pieces::{How, Kinds, OfPieces};
 
@@ -135,10 +135,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             let pieces = problem.sums(stream, rows, |grid, args| unsafe {
                 match rows {
                     208 => stream.launch::<K::Pieces208>(grid, args),
-                    192 => stream.launch::<K::Pieces192>(grid, args),
-                    160 => stream.launch::<K::Pieces160>(grid, args),
                     128 => stream.launch::<K::Pieces128>(grid, args),
-                    96 => stream.launch::<K::Pieces96>(grid, args),
                     _ => stream.launch::<K::Pieces64>(grid, args),
                 }
             })?;
@@ -149,22 +146,27 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             unsafe { stream.launch::<K::Sum>(blocks, args) }
         };
         let kinds = Kinds {
-            rows: &hopper::SWAPPED_8,
+            rows: &hopper::PIECES_8,
             swapped: &hopper::SWAPPED_8,
+            narrow: &hopper::NARROW_8,
             columns: hopper::BLOCK_N,
             scaling: [0.0; 2],
         };
-        let by_swapped = |problem: Self, rows| {
-            problem.launch_tiles(stream, Tiles::Swapped(rows), |grid, (b_map, a_map, c_map, c, sizes, store)| {
+        let by_swapped = |problem: Self, tiles| {
+            problem.launch_tiles(stream, tiles, |grid, (b_map, a_map, c_map, c, sizes, store)| {
                 let args = (b_map, a_map, c_map, c, sizes, store, a.values, b.values, a.step, b.step);
                 // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each row or one for all.
                 unsafe {
-                    match rows {
-                        208 => stream.launch::<K::Swapped208>(grid, args),
-                        192 => stream.launch::<K::Swapped192>(grid, args),
-                        160 => stream.launch::<K::Swapped160>(grid, args),
-                        128 => stream.launch::<K::Swapped128>(grid, args),
-                        96 => stream.launch::<K::Swapped96>(grid, args),
+                    match tiles {
+                        Tiles::Narrow(224) => stream.launch::<K::Narrow224>(grid, args),
+                        Tiles::Narrow(160) => stream.launch::<K::Narrow160>(grid, args),
+                        Tiles::Narrow(128) => stream.launch::<K::Narrow128>(grid, args),
+                        Tiles::Narrow(_) => stream.launch::<K::Narrow64>(grid, args),
+                        Tiles::Swapped(208) => stream.launch::<K::Swapped208>(grid, args),
+                        Tiles::Swapped(192) => stream.launch::<K::Swapped192>(grid, args),
+                        Tiles::Swapped(160) => stream.launch::<K::Swapped160>(grid, args),
+                        Tiles::Swapped(128) => stream.launch::<K::Swapped128>(grid, args),
+                        Tiles::Swapped(96) => stream.launch::<K::Swapped96>(grid, args),
                         _ => stream.launch::<K::Swapped64>(grid, args),
                     }
                 }
@@ -206,10 +208,7 @@ pub(super) trait Kernels<A, B, C> {
     type Packed: Kernel<Args = MmaScaled<A, B, C>>;
     type Any: Kernel<Args = MmaScaled<A, B, C>>;
     type Pieces208: Kernel<Args = OfPieces>;
-    type Pieces192: Kernel<Args = OfPieces>;
-    type Pieces160: Kernel<Args = OfPieces>;
     type Pieces128: Kernel<Args = OfPieces>;
-    type Pieces96: Kernel<Args = OfPieces>;
     type Pieces64: Kernel<Args = OfPieces>;
     type Swapped208: Kernel<Args = HopperScaled<C>>;
     type Swapped192: Kernel<Args = HopperScaled<C>>;
@@ -217,5 +216,9 @@ pub(super) trait Kernels<A, B, C> {
     type Swapped128: Kernel<Args = HopperScaled<C>>;
     type Swapped96: Kernel<Args = HopperScaled<C>>;
     type Swapped64: Kernel<Args = HopperScaled<C>>;
+    type Narrow224: Kernel<Args = HopperScaled<C>>;
+    type Narrow160: Kernel<Args = HopperScaled<C>>;
+    type Narrow128: Kernel<Args = HopperScaled<C>>;
+    type Narrow64: Kernel<Args = HopperScaled<C>>;
     type Sum: Kernel<Args = OfSum<C>>;
 }

@@ -61,14 +61,19 @@ macro_rules! pieces {
 }
 pub(in super::super) use pieces;
 
-/// The variant that computes all by tiles of so many rows with operands swapped, launched with `$run`.
+/// What the first of those of pairs of blocks says.
+pub(in super::super) const OF_NARROW: &str = "pairs of blocks that share 128 columns and have half of these rows each, with a and b swapped, if rows of c too are at multiples of 16 bytes: what is picked where the tiles above leave multiprocessors empty, or one of the next";
+
+/// The variant that computes all by such tiles with operands swapped, launched with `$run`.
 macro_rules! swapped {
-    ($run:expr, $name:literal, $rows:literal, $doc:expr) => {
+    ($run:expr, $name:literal, $tiles:ident($rows:literal), $doc:expr) => {
         Variant {
             name: $name,
             doc: $doc,
             applies: ScaledProduct::fits_swapped,
-            launch: |stream, args, _| ($run)(stream, args, Some(How::Swapped($rows))),
+            launch: |stream, args, _| {
+                ($run)(stream, args, Some(How::Swapped(crate::ops::gemm::cost::Tiles::$tiles($rows))))
+            },
         }
     };
 }
@@ -79,22 +84,23 @@ macro_rules! variants_by_rows {
     ($run:path) => {
         variants!(
             |stream, args, path| $run(stream, args, Some(How::Fused(path))),
-            swapped!($run, "swapped_208", 208, crate::ops::gemm::scaled::OF_SWAPPED),
-            swapped!($run, "swapped_192", 192, "the same by 192 rows"),
-            swapped!($run, "swapped_160", 160, "the same by 160 rows"),
-            swapped!($run, "swapped_128", 128, "the same by 128 rows"),
-            swapped!($run, "swapped_96", 96, "the same by 96 rows"),
-            swapped!($run, "swapped_64", 64, "the same by 64 rows"),
+            swapped!($run, "swapped_208", Swapped(208), crate::ops::gemm::scaled::OF_SWAPPED),
+            swapped!($run, "swapped_192", Swapped(192), "the same by 192 rows"),
+            swapped!($run, "swapped_160", Swapped(160), "the same by 160 rows"),
+            swapped!($run, "swapped_128", Swapped(128), "the same by 128 rows"),
+            swapped!($run, "swapped_96", Swapped(96), "the same by 96 rows"),
+            swapped!($run, "swapped_64", Swapped(64), "the same by 64 rows"),
+            swapped!($run, "narrow_224", Narrow(224), crate::ops::gemm::scaled::OF_NARROW),
+            swapped!($run, "narrow_160", Narrow(160), "the same by 160 rows"),
+            swapped!($run, "narrow_128", Narrow(128), "the same by 128 rows"),
+            swapped!($run, "narrow_64", Narrow(64), "the same by 64 rows"),
             pieces!(
                 $run,
                 "pieces_208",
                 208,
                 "sums by tiles of 256 columns and 208 rows with a and b swapped, of pieces along k if there are few, and a launch that adds and scales them: what is picked for few rows, or one of the next"
             ),
-            pieces!($run, "pieces_192", 192, "the same by 192 rows"),
-            pieces!($run, "pieces_160", 160, "the same by 160 rows"),
             pieces!($run, "pieces_128", 128, "the same by 128 rows"),
-            pieces!($run, "pieces_96", 96, "the same by 96 rows"),
             pieces!($run, "pieces_64", 64, "the same by 64 rows")
         )
     };

@@ -20,8 +20,8 @@ use crate::runtime::stream::Stream;
 pub(in super::super) enum How {
     /// By a kernel that also scales and rounds.
     Fused(Path),
-    /// With operands swapped, by tiles of this number of rows, by a kernel that also scales and rounds.
-    Swapped(u32),
+    /// With operands swapped, by such tiles, by a kernel that also scales and rounds.
+    Swapped(Tiles),
     /// As sums of swapped operands, by tiles of this number of rows, and a launch that adds them.
     Pieces(u32),
 }
@@ -33,6 +33,8 @@ pub(in super::super) struct Kinds {
     pub(in super::super) rows: &'static [u32],
     /// Those of a kernel of swapped operands that does all, if there is one.
     pub(in super::super) swapped: &'static [u32],
+    /// The same of pairs of blocks that share columns.
+    pub(in super::super) narrow: &'static [u32],
     /// The columns of the tiles of the kernel that does all.
     pub(in super::super) columns: u32,
     /// The microseconds that scales add to the stages of either.
@@ -43,14 +45,14 @@ pub(in super::super) struct Kinds {
 pub(in super::super) type OfPieces = (TensorMap, TensorMap, TensorMap, DevicePtrMut<f32>, gk::Problem, u32, u32);
 
 impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
-    /// Launches the product in this way, or in the fastest: `by_pieces` or `by_swapped`, with tiles of so many rows, or `fused`.
+    /// Launches the product in this way, or in the fastest: `by_pieces` with tiles of so many rows, `by_swapped` or `fused`.
     pub(in super::super) fn launch_how(
         mut self,
         stream: &Stream,
         how: Option<How>,
         kinds: Kinds,
         by_pieces: impl FnOnce(&mut Self, u32) -> Result<()>,
-        by_swapped: impl FnOnce(Self, u32) -> Result<()>,
+        by_swapped: impl FnOnce(Self, Tiles) -> Result<()>,
         fused: impl FnOnce(Self, Path) -> Result<()>,
     ) -> Result<()> {
         self.require_devices(stream)?;
@@ -70,7 +72,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
                 let wanted = "no size of zero, and rows of a, b and c that lie at multiples of 16 bytes";
                 return Err(self.info.param_error("variant", "swapped", wanted));
             }
-            How::Swapped(rows) => return by_swapped(self, rows),
+            How::Swapped(tiles) => return by_swapped(self, tiles),
         };
         fused(self, path)
     }
@@ -87,7 +89,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         let sizes = pieces.sizes(&self.sizes);
         let mut to = pieces.sums.view_mut();
         let Tiling { maps: [b, a, map], store, grid } =
-            Tiling::swapped(stream, (&self.a, &self.b), &mut to, &sizes, rows)?;
+            Tiling::swapped(stream, (&self.a, &self.b), &mut to, &sizes, [rows, hopper::CLUSTER * hopper::BLOCK_M])?;
         let to = to.ptr_mut(stream)?;
         note_work(Bound::Tensor(A::DTYPE), [1, m, n, k]);
         launch(grid, (b, a, map, to, operand::swapped(&sizes), store, each))?;
@@ -114,8 +116,10 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             0 => (How::Pieces(*rows), of_pieces.micros(of, Tiles::Swapped(*rows)) + of_pieces.added(1)),
             _ => (How::Pieces(*rows), of_pieces.micros(of, Tiles::SwappedPieces(*rows))),
         });
-        let of_swapped = if self.facts().fits_swapped() { kinds.swapped } else { &[] };
-        let swapped = of_swapped.iter().map(|rows| (How::Swapped(*rows), of_pieces.micros(of, Tiles::Swapped(*rows))));
+        let swapped =
+            kinds.swapped.iter().copied().map(Tiles::Swapped).chain(kinds.narrow.iter().copied().map(Tiles::Narrow));
+        let swapped = swapped.filter(|_| self.facts().fits_swapped());
+        let swapped = swapped.map(|tiles| (How::Swapped(tiles), of_pieces.micros(of, tiles)));
         let fused = (How::Fused(Path::Fastest), of_fused.micros(of, Tiles::Columns(kinds.columns)));
         pieces.chain(swapped).chain([fused]).min_by(|(_, a), (_, b)| a.total_cmp(b))
     }

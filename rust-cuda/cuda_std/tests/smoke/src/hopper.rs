@@ -154,7 +154,9 @@ half_products! {
     half32: 32 16 m64n32k16 m64n32k16_a_registers;
     half48: 48 24 m64n48k16 m64n48k16_a_registers;
     half64: 64 32 m64n64k16 m64n64k16_a_registers;
+    half80: 80 40 m64n80k16 m64n80k16_a_registers;
     half96: 96 48 m64n96k16 m64n96k16_a_registers;
+    half104: 104 52 m64n104k16 m64n104k16_a_registers;
     half128: 128 64 m64n128k16 m64n128k16_a_registers;
     half144: 144 72 m64n144k16 m64n144k16_a_registers;
     half160: 160 80 m64n160k16 m64n160k16_a_registers;
@@ -196,9 +198,15 @@ other_products! {
     float64: f32, 32, [
         m64n64k8_tf32 m64n64k8_tf32_a_registers m64n64k32_e4m3 m64n64k32_e4m3_a_registers
         m64n64k32_e5m2_e4m3 m64n64k32_e5m2_e4m3_a_registers m64n64k32_e4m3_e5m2 m64n64k32_e4m3_e5m2_a_registers];
+    float80: f32, 40, [
+        m64n80k32_e4m3 m64n80k32_e4m3_a_registers
+        m64n80k32_e5m2_e4m3 m64n80k32_e5m2_e4m3_a_registers m64n80k32_e4m3_e5m2 m64n80k32_e4m3_e5m2_a_registers];
     float96: f32, 48, [
         m64n96k32_e4m3 m64n96k32_e4m3_a_registers
         m64n96k32_e5m2_e4m3 m64n96k32_e5m2_e4m3_a_registers m64n96k32_e4m3_e5m2 m64n96k32_e4m3_e5m2_a_registers];
+    float112: f32, 56, [
+        m64n112k32_e4m3 m64n112k32_e4m3_a_registers
+        m64n112k32_e5m2_e4m3 m64n112k32_e5m2_e4m3_a_registers m64n112k32_e4m3_e5m2 m64n112k32_e4m3_e5m2_a_registers];
     float128: f32, 64, [
         m64n128k8_tf32 m64n128k8_tf32_a_registers m64n128k32_e4m3 m64n128k32_e4m3_a_registers
         m64n128k32_e5m2_e4m3 m64n128k32_e5m2_e4m3_a_registers m64n128k32_e4m3_e5m2 m64n128k32_e4m3_e5m2_a_registers];
@@ -211,8 +219,11 @@ other_products! {
     float256: f32, 128, [
         m64n256k8_tf32 m64n256k8_tf32_a_registers m64n256k32_e4m3 m64n256k32_e4m3_a_registers
         m64n256k32_e5m2_e4m3 m64n256k32_e5m2_e4m3_a_registers m64n256k32_e4m3_e5m2 m64n256k32_e4m3_e5m2_a_registers];
+    integer32: i32, 16, [m64n32k32_s8 m64n32k32_s8_a_registers];
     integer64: i32, 32, [m64n64k32_s8 m64n64k32_s8_a_registers];
+    integer80: i32, 40, [m64n80k32_s8 m64n80k32_s8_a_registers];
     integer96: i32, 48, [m64n96k32_s8 m64n96k32_s8_a_registers];
+    integer112: i32, 56, [m64n112k32_s8 m64n112k32_s8_a_registers];
     integer128: i32, 64, [m64n128k32_s8 m64n128k32_s8_a_registers];
     integer160: i32, 80, [m64n160k32_s8 m64n160k32_s8_a_registers];
     integer192: i32, 96, [m64n192k32_s8 m64n192k32_s8_a_registers];

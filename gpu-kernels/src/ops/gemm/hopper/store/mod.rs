@@ -44,6 +44,8 @@ pub(in super::super) struct Output<'a, C, E> {
 
 /// Rows of a consumer's sums that a warp has, and stores by TMA at a time.
 pub const WARP_ROWS: u32 = 16;
+/// Rows of C that TMA stores at a time where operands are swapped: tiles may have this many more than a multiple of [`WARP_ROWS`].
+pub const SWAPPED_ROWS: u32 = 8;
 /// Columns whose reads are under way while the ones before are computed.
 const AHEAD: u32 = 64;
 /// Pairs of columns of a thread among them.
@@ -197,7 +199,8 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         // that.
         let sums = |first: usize| {
             array::from_fn(|i| {
-                let at = first + 4 * i;
+                // Of blocks of 8 columns an odd one out is stored with another that is not.
+                let at = (first + 4 * i).min(R - 4);
                 let Pack(sums) = Pack([acc[at], acc[at + 1], acc[at + 2], acc[at + 3]]).forget();
                 let [a, b, c, d] = sums.map(if E::RAW { S::bits } else { S::to_f32 });
                 [[a, b], [c, d]]

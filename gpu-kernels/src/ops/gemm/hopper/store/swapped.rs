@@ -9,7 +9,7 @@ use cuda_std::{fence, matrix, thread, tma};
 
 use super::super::super::epilogue::{Epilogue, Sum};
 use super::super::{WARPGROUP, slab_columns};
-use super::{ADD, AHEAD, Output, PAIRS, Part, WARP_ROWS, four_times};
+use super::{ADD, AHEAD, Output, PAIRS, Part, SWAPPED_ROWS, WARP_ROWS, four_times};
 
 impl<C: Element, E: Epilogue> Part<'_, C, E> {
     /// [`AHEAD`] columns of the sums from `columns` on, or what is left of them, which are as many rows of C: one slab of 16 bits, which is as wide as the sums
@@ -38,20 +38,23 @@ impl<C: Element, E: Epilogue> Part<'_, C, E> {
         fence::proxy_async_shared();
         thread::named_barrier::sync(barrier, WARPGROUP);
         if self.lane.is_multiple_of(32) {
+            let mut row = self.lane / 32 * WARP_ROWS;
+            let end = row + WARP_ROWS;
             // The last columns of a tile may be fewer rows.
-            let row = self.lane / 32 * WARP_ROWS;
-            let count = if columns + row < Self::width(R) { count } else { 0 };
-            let mut slab = 0;
-            while slab < count {
-                let column = self.m0 + slab as u32 * slab_columns::<C>();
-                let to = [column as i32, (self.n0 + columns + row) as i32, self.product as i32];
-                let buffer = slabs[(first + slab) % 2].add(row * 128);
-                if size_of::<C>() == 4 && store == ADD {
-                    tma::add_3d(map, to, buffer);
-                } else {
-                    tma::store_3d(map, to, buffer);
+            while row < end && columns + row < Self::width(R) {
+                let mut slab = 0;
+                while slab < count {
+                    let column = self.m0 + slab as u32 * slab_columns::<C>();
+                    let to = [column as i32, (self.n0 + columns + row) as i32, self.product as i32];
+                    let buffer = slabs[(first + slab) % 2].add(row * 128);
+                    if size_of::<C>() == 4 && store == ADD {
+                        tma::add_3d(map, to, buffer);
+                    } else {
+                        tma::store_3d(map, to, buffer);
+                    }
+                    slab += 1;
                 }
-                slab += 1;
+                row += SWAPPED_ROWS;
             }
             // A group for what both buffers hold: the next wait is for both.
             if size_of::<C>() == 4 || first == 1 || columns + AHEAD >= Self::width(R) {
