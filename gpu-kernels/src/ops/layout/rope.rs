@@ -98,13 +98,14 @@ unsafe fn turn_item<T: Element, const V: usize>(
     interleaved: bool,
     direction: f32,
 ) {
-    // This does not use the read-only path, because y may be x.
-    let load = |at: usize| Pack::<T, V>::load_evict_first(x.add(at));
+    // Without tables even what times 0 is NaN becomes 0. This does not use the read-only path, because y may be x.
+    let load = |at: usize| match tables {
+        Some(_) => Pack::<T, V>::load_evict_first(x.add(at)),
+        None => Pack::from_f32([0.0; V]),
+    };
     if item * V >= half {
         let at = half + item * V;
-        let kept = load(at);
-        (if tables.is_some() { kept } else { Pack::from_f32([0.0; V]) }).store_streaming(y.add(at));
-        return;
+        return load(at).store_streaming(y.add(at));
     }
     let (first, second) = pair::<V>(item, half, interleaved);
     let packs = [load(first).to_f32(), load(second).to_f32()];

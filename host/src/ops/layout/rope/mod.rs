@@ -2,7 +2,8 @@
 
 mod exact;
 
-pub(super) use exact::Turns;
+use exact::sizes;
+pub(super) use exact::{MORE, Turns};
 
 use cuda_std::launch::{DevicePtr, Dim3};
 use gpu_kernels::ops::layout::rope as gk;
@@ -301,15 +302,6 @@ pub static ROPE_BACKWARD: Turn = Turn {
     gradient: Some(Gradient { forward: &ROPE, of_outputs: &[("dy", "y")], of_inputs: &[("dx", "x")] }),
 };
 
-/// Sizes of a case: tokens, heads, pairs that are rotated, and elements of a head, which are at least twice as many.
-fn sizes(case: &Case) -> Result<[usize; 4]> {
-    let [tokens, heads, half, d] = case.dims(["tokens", "heads", "half", "d"])?;
-    Ok([tokens, heads, half, d.max(2 * half)])
-}
-
-/// The number of positions in the tables of a case beyond its tokens.
-pub(super) const MORE: usize = 5;
-
 impl Operator for Turn {
     fn info(&self) -> &'static OpInfo {
         self.info
@@ -354,6 +346,11 @@ impl Operator for Turn {
                 Case::boundary(self.info, dtype, dims(3, 4, lanes, 2 * lanes))
                     .arrange(input, Arrangement::DENSE.order(&[1, 0, 2])),
             ]);
+            // What has no position may hold anything.
+            cases.extend([(lanes, 3 * lanes), (3, 7)].map(|(half, d)| {
+                let case = Case::boundary(self.info, dtype, dims(3, 2, half, d)).fill(Values::Specials);
+                case.values("positions", Values::Constant(-1.0))
+            }));
         }
         cases
     }
