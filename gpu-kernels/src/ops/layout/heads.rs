@@ -131,12 +131,12 @@ impl Split {
         heads: [[[f32; V]; 2]; H],
         angles: Angles<V>,
     ) -> [[[f32; V]; 2]; H] {
-        if self.turns::<V>(item) {
-            heads.map(|values| turn(values, [angles.cos, angles.sin], self.interleaved))
-        } else if angles.has_tables {
-            heads
-        } else {
+        if !angles.has_tables {
             [[[0.0; V]; 2]; H]
+        } else if self.turns::<V>(item) {
+            heads.map(|values| turn(values, [angles.cos, angles.sin], self.interleaved))
+        } else {
+            heads
         }
     }
 

@@ -146,8 +146,7 @@ struct Item<T, const V: usize> {
 
 impl<T: Element> Side<T> {
     #[inline(always)]
-    unsafe fn store<const V: usize>(split: &Split, dx: *mut T, item: usize, of: Item<T, V>, statistics: Statistics) {
-        let values = of.map(|[x, dz, weight]| statistics.gradients(x, dz, weight)[0]);
+    unsafe fn store<const V: usize>(split: &Split, dx: *mut T, item: usize, values: [[f32; V]; 2]) {
         split.store(item, values, |at, values| Pack::<T, V>::from_f32(values).store_streaming(dx.add(at)));
     }
 
@@ -208,6 +207,10 @@ impl<T: Element> Side<T> {
             let at = heads.place(team.first + turn * team.step);
             let [x, dy] = array::from_fn(|input| heads.inputs[input].add(at.inputs[input]));
             let (dx, row) = (heads.output.add(at.output), tables.row(tables.position(at.token)));
+            if row.is_none() {
+                items().for_each(|item| Self::store(split, dx, item, [[0.0]; 2]));
+                continue;
+            }
             let load = |item| {
                 let of = |from: *const T| split.load(item, |at| Pack::<T, 1>::load_nc_no_allocate(from.add(at)));
                 let [dz] = split.turn(item, [of(dy).map(Pack::to_f32)], split.angles(item, row, -1.0));
@@ -222,7 +225,7 @@ impl<T: Element> Side<T> {
             let statistics = self.statistics(split, sums);
             for item in items() {
                 let of = load(item);
-                Self::store(split, dx, item, of, statistics);
+                Self::store(split, dx, item, of.gradients(statistics));
                 add(item, of.map(|[x, dz, _]| dz * x * statistics.scale), false);
             }
         }
@@ -244,7 +247,12 @@ impl<T: Element, const V: usize> Visitor<T, V> for Gradients<'_, T, V> {
         let of = Item { x: visit.packs(0), dz, weight: self.weight };
         let statistics = self.side.statistics(self.split, of.products());
         if visit.is_there {
-            Side::store(self.split, visit.output, visit.item, of, statistics);
+            let dx = if visit.has_tables { of.gradients(statistics) } else { [[0.0; V]; 2] };
+            Side::store(self.split, visit.output, visit.item, dx);
+        }
+        // A token without tables has no share, even if what it would be times 0 is NaN.
+        if !visit.has_tables {
+            return;
         }
         let shares = of.map(|[x, dz, _]| dz * x * statistics.scale);
         self.sums = array::from_fn(|p| array::from_fn(|e| self.sums[p][e] + shares[p][e]));
@@ -257,6 +265,12 @@ impl<T: Element, const V: usize> Item<T, V> {
     fn map(self, f: impl Fn([f32; 3]) -> f32) -> [[f32; V]; 2] {
         let [x, weight] = [self.x, self.weight].map(|packs| packs.map(|pack| pack.forget().to_f32()));
         array::from_fn(|p| array::from_fn(|e| f([x[p][e], self.dz[p][e], weight[p][e]])))
+    }
+
+    /// dx.
+    #[inline(always)]
+    fn gradients(self, statistics: Statistics) -> [[f32; V]; 2] {
+        self.map(|[x, dz, weight]| statistics.gradients(x, dz, weight)[0])
     }
 
     /// Σ x² and Σ dz · weight · x.

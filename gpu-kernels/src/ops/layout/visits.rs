@@ -198,12 +198,18 @@ impl Team {
             cp_async::commit();
         };
         let (mut here, mut ahead) = (heads.place(self.first), heads.place(self.first));
+        // A bit of this turn and of each after it: whether the token has tables.
+        let mut has_tables = 0;
+        let bit = |turn: u32, position: i32| u32::from(tables.row(position).is_some()) << turn;
         for turn in 0..STAGES - 1 {
-            fetch(turn, ahead, position(turn, ahead));
+            let position = position(turn, ahead);
+            has_tables |= bit(turn, position);
+            fetch(turn, ahead, position);
             ahead = path.next(ahead);
         }
         let mut position_ahead = position(STAGES - 1, ahead);
         for turn in 0..turns_of_warp {
+            has_tables |= bit(STAGES - 1, position_ahead);
             cp_async::wait_group::<{ STAGES - 2 }>();
             fetch(turn + STAGES - 1, ahead, position_ahead);
             ahead = path.next(ahead);
@@ -211,15 +217,15 @@ impl Team {
             position_ahead = position(turn + STAGES, ahead);
             visitor.visit(Visit {
                 split: &self.split,
-                tables,
                 item,
                 staged: stage(turn),
-                token: if turn < turns { Some(here.token) } else { None },
+                has_tables: has_tables & 1 == 1,
                 is_there: is_there(turn),
                 has_both: is_there(turn) && here.head < heads.with_both,
                 output: heads.output.wrapping_add(here.output),
                 elements: PhantomData,
             });
+            has_tables >>= 1;
             here = path.next(here);
         }
     }
@@ -235,11 +241,10 @@ pub(super) trait Visitor<T, const V: usize> {
 /// A lane's item of a head that is visited.
 pub(super) struct Visit<'a, T, const V: usize> {
     split: &'a Split,
-    tables: &'a AllTables,
     pub(super) item: usize,
     staged: SharedPtr<Pack<u32, 4>>,
-    /// The head's, if there is one.
-    token: Option<u32>,
+    /// Whether there is a head, and its token has a row of the tables.
+    pub(super) has_tables: bool,
     /// Whether there is a head and an item, and with both inputs.
     pub(super) is_there: bool,
     pub(super) has_both: bool,
@@ -272,12 +277,10 @@ impl<T: Element, const V: usize> Visit<'_, T, V> {
             }
             values
         };
-        let angles = if self.turns() {
-            Angles { cos: quads(4), sin: quads(6).map(|sin| sin * direction), has_tables: true }
-        } else {
-            let has_tables = self.token.is_some_and(|token| self.tables.row(self.tables.position(token)).is_some());
-            Angles { cos: [0.0; V], sin: [0.0; V], has_tables }
+        let (cos, sin) = match self.turns() {
+            true => (quads(4), quads(6).map(|sin| sin * direction)),
+            false => ([0.0; V], [0.0; V]),
         };
-        self.split.turn(self.item, items, angles)
+        self.split.turn(self.item, items, Angles { cos, sin, has_tables: self.has_tables })
     }
 }

@@ -26,6 +26,10 @@ pub(in crate::ops::layout) fn cases(info: &'static OpInfo, q_out: &'static str, 
                 .into_iter()
                 .fold(case, |case, (name, pad)| case.arrange(name, Arrangement::DENSE.row_pad(pad)))
         };
+        let strangers = |dims: [(&'static str, usize); 5]| {
+            let nowhere = Values::Constant(-1.0);
+            Case::boundary(info, dtype, dims).fill(Values::Specials).values("positions", nowhere)
+        };
         for interleaved in [false, true] {
             cases.extend(
                 [
@@ -47,6 +51,12 @@ pub(in crate::ops::layout) fn cases(info: &'static OpInfo, q_out: &'static str, 
             Case::empty(info, dtype, dims(2, 0, 1, 8, 16)),
             Case::empty(info, dtype, dims(2, 1, 0, 8, 16)),
             Case::boundary(info, dtype, dims(24, 1, 1, 8, 24)).values("positions", Values::Hostile { bound: 29 }),
+            // What has no position may hold anything: packed, with and without elements that stay, and element by element.
+            strangers(dims(3, 2, 1, lanes, 2 * lanes)),
+            strangers(dims(3, 2, 1, lanes, 3 * lanes)),
+            strangers(dims(2, 1, 2, 3, 7)),
+            // A warp's last team has no head, and is not to divide by the root of 0.
+            Case::boundary(info, dtype, dims(1, 1, 1, lanes, 2 * lanes)).param("eps", 0.0),
             // As many items as a warp has lanes, and one more.
             Case::boundary(info, dtype, dims(2, 1, 1, 32 * lanes, 64 * lanes)),
             Case::boundary(info, dtype, dims(2, 1, 1, 32 * lanes, 65 * lanes)),
@@ -142,8 +152,12 @@ impl<'a> Side<'a> {
 
     /// The gradient of a head, and what it adds to the weight's.
     pub(in crate::ops::layout) fn backward(&self, dy: &HostTensor, row: usize) -> [Vec<f64>; 2] {
-        let (x, dz) = (reference::row(self.x, row), self.turns.turn(reference::row(dy, row), row / self.heads, -1.0));
+        let (x, token) = (reference::row(self.x, row), row / self.heads);
         let (scale, d) = (self.scale(&x), x.len());
+        if self.turns.row(token).is_none() {
+            return [vec![0.0; d], vec![0.0; d]];
+        }
+        let dz = self.turns.turn(reference::row(dy, row), token, -1.0);
         let mean = (0..d).map(|c| dz[c] * self.weight[c] * x[c]).sum::<f64>() / d as f64;
         let dx = (0..d).map(|c| scale * (dz[c] * self.weight[c] - x[c] * scale * scale * mean)).collect();
         [dx, (0..d).map(|c| dz[c] * x[c] * scale).collect()]
