@@ -2,6 +2,8 @@
 
 mod whole;
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use safetensors::SafeTensors;
@@ -14,8 +16,21 @@ use crate::runtime::host_tensor::HostTensor;
 
 /// Reads a tensor for each argument, by its name; optional ones may be missing. Other tensors in the file are ignored.
 pub fn read<'a>(path: &Path, args: impl IntoIterator<Item = &'a ArgInfo>) -> Result<Vec<(&'static str, HostTensor)>> {
-    let bytes = std::fs::read(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
+    let bytes = File::open(path).and_then(bytes).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
     parse(path, &bytes, args)
+}
+
+/// All of a safetensors file. Of anything else the beginning: a device may have no end.
+pub(crate) fn bytes(mut file: impl Read) -> io::Result<Vec<u8>> {
+    // The longest that the format allows.
+    const HEADER: u64 = 100_000_000;
+    let mut bytes = Vec::new();
+    file.by_ref().take(8).read_to_end(&mut bytes)?;
+    let length = bytes.as_slice().try_into().map(u64::from_le_bytes);
+    if length.is_ok_and(|length| (1..=HEADER).contains(&length)) {
+        file.read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
 }
 
 /// [`read`] for the contents of `path`, which have been read already.
@@ -163,6 +178,16 @@ mod tests {
         assert!(error(&header(&short, &[0; 8])).contains("not a whole safetensors file"));
         let lies = format!(r#"{{"{name}":{{"dtype":"F32","shape":[5],"data_offsets":[0,16]}}}}"#);
         assert!(error(&header(&lies, &[0; 16])).contains("not a whole safetensors file"));
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read_to_it() {
+        for byte in [0, 1, 0xFF] {
+            assert_eq!(bytes(io::repeat(byte).take(1 << 20)).unwrap(), [byte; 8]);
+        }
+        let whole = header("{}", &[]);
+        assert_eq!(bytes(&whole[..]).unwrap(), whole);
+        assert_eq!(bytes(&whole[..3]).unwrap(), whole[..3]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `warpsmith run`.
 
-use std::fs;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use comfy_table::Cell;
@@ -37,12 +37,11 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     }
     let params = args.set.iter().try_fold(Params::new(info), |params, text| params.with_text(text))?;
     let source = if is_stream(&args.input) { Path::new("standard input") } else { &args.input };
-    let mut bytes = Vec::new();
-    let read = match is_stream(&args.input) {
-        true => ui.input.read_to_end(&mut bytes).map(drop),
-        false => fs::read(source).map(|read| bytes = read),
+    let bytes = match is_stream(&args.input) {
+        true => io::bytes(&mut ui.input),
+        false => File::open(source).and_then(io::bytes),
     };
-    read.map_err(|e| Error::file(source, format!("cannot be read: {e}")))?;
+    let bytes = bytes.map_err(|e| Error::file(source, format!("cannot be read: {e}")))?;
     let (inputs, ignored) = (io::parse(source, &bytes, info.inputs())?, io::ignored(&bytes, info.inputs()));
     drop(bytes);
     let meta = |(name, tensor): &(&str, HostTensor)| TensorMeta::of(name, tensor);
