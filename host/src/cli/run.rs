@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let ms = start.elapsed_ms(&end)?;
     let outputs = operands.outputs(&stream)?;
     if is_stream(&args.output) {
-        ui.give(&io::serialize(Path::new("standard output"), &outputs)?);
+        ui.give(&io::serialize(Path::new("standard output"), &outputs)?)?;
     } else {
         io::write(&args.output, &outputs)?;
     }

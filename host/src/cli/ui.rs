@@ -16,7 +16,8 @@ use crate::runtime::error::{Error, Result};
 pub(super) struct Ui {
     pub(super) input: Box<dyn Read>,
     out: Box<dyn Write>,
-    err: Box<dyn Write>,
+    /// Nothing once the result goes to standard error too.
+    err: Option<Box<dyn Write>>,
     /// Why standard output could not take everything.
     unwritten: Option<io::Error>,
     /// Standard output is a terminal that takes colour.
@@ -29,8 +30,8 @@ pub(super) struct Ui {
 
 impl Ui {
     pub(super) fn new(input: impl Read + 'static, out: impl Write + 'static, err: impl Write + 'static) -> Self {
-        let (input, out, err) = (Box::new(input), Box::new(out), Box::new(err));
-        Self { input, out, err, unwritten: None, colour: false, progress: false, json: false }
+        let (input, out) = (Box::new(input), Box::new(out));
+        Self { input, out, err: Some(Box::new(err)), unwritten: None, colour: false, progress: false, json: false }
     }
 
     /// A line of the result, not printed with `--json`.
@@ -41,11 +42,15 @@ impl Ui {
     }
 
     /// Writes bytes to standard output; everything else goes to standard error from now on.
-    pub(super) fn give(&mut self, bytes: &[u8]) {
-        let written = self.out.write_all(bytes).and_then(|()| self.out.flush());
+    pub(super) fn give(&mut self, bytes: &[u8]) -> Result<()> {
+        let written = self.out.write_all(bytes);
         self.remember(written);
-        std::mem::swap(&mut self.out, &mut self.err);
+        let given = self.finish();
+        if let Some(err) = self.err.take() {
+            self.out = err;
+        }
         self.colour = false;
+        given
     }
 
     /// Text for standard output as it is.
@@ -74,7 +79,7 @@ impl Ui {
 
     /// A line beside the result.
     pub(super) fn note(&mut self, text: impl AsRef<str>) {
-        let _ = writeln!(self.err, "{}", text.as_ref());
+        let _ = writeln!(self.err.as_mut().unwrap_or(&mut self.out), "{}", text.as_ref());
     }
 
     /// The result, printed with `--json` only.
@@ -173,4 +178,39 @@ pub(super) fn number(value: Option<f64>) -> Cell {
         Some(v) if (1e-2..1e5).contains(&v.abs()) => format!("{v:.3}"),
         Some(v) => format!("{v:.1e}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek;
+
+    use super::*;
+
+    struct Full;
+
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_given_is_said_on_standard_error() {
+        let mut err = tempfile::tempfile().unwrap();
+        let mut ui = Ui::new(io::empty(), Full, err.try_clone().unwrap());
+        let error = ui.give(b"tensors").unwrap_err();
+        ui.line("what comes after it");
+        ui.error(&error);
+        let mut said = String::new();
+        err.rewind().unwrap();
+        err.read_to_string(&mut said).unwrap();
+        assert_eq!(
+            said,
+            "what comes after it\nerror: standard output: cannot be written to the end: no storage space\n"
+        );
+    }
 }
