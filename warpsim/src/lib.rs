@@ -144,8 +144,8 @@
 //! other bits may be fields that are initialised later.
 //!
 //! Anything that is not supported is an error with its line, and is never silently skipped. The same holds for an instruction
-//! that the module's target does not have, and for an operand register of a type that ptxas does not accept (registers that hold
-//! matrices are checked for their size alone).
+//! that the module's target does not have, for a type or modifier that the instruction does not have, and for an operand register of
+//! a type that ptxas does not accept (registers that hold matrices are checked for their size alone).
 
 #![warn(missing_docs)]
 // Modules are private: what is public in one is public to the others.

@@ -41,7 +41,7 @@ fn unsupported_instructions_are_errors_with_a_line() {
     let e = warpsim::Module::parse(&text).unwrap().kernel("k").err().unwrap();
     assert!(e.message.contains("dynamic parallelism) is not modelled: launch from the host"), "{e}");
     let e = warpsim::Module::parse(&kernel("add.wrong.u32 %r1, %r1, %r1;")).unwrap().kernel("k").err().unwrap();
-    assert!(e.message.contains("unsupported modifier `.wrong` of `add.wrong.u32`"), "{e}");
+    assert!(e.message.contains("`add.wrong.u32`: unsupported modifier `.wrong` for `.u32`"), "{e}");
     let e = warpsim::Module::parse(&kernel("add.u32 %r1 %r1, %r1;")).err().unwrap();
     assert_eq!(e.line, 10);
     let e = warpsim::Module::parse(&kernel("L: add.u32 %r1, %r1, %r1;\nL: bra L;")).unwrap().kernel("k").err().unwrap();

@@ -75,6 +75,67 @@ const REFUSED: &[&str] = &[
     "alloca.u64 %x1, 64, 3;",
     "alloca.u64 %x1, %x2, %x3;",
     "stacksave.b64 %x1;",
+    "and.u32 %r1, %r2, %r3;",
+    "add.b32 %r1, %r2, %r3;",
+    "shl.u32 %r1, %r2, %r3;",
+    "popc.u32 %r1, %r2;",
+    "neg.u32 %r1, %r2;",
+    "mul.s32 %r1, %r2, %r3;",
+    "mul.cc.lo.u16 %h1, %h2, %h3;",
+    "add.relu.f16 %h1, %h2, %h3;",
+    "add.ftz.bf16 %h1, %h2, %h3;",
+    "fma.f32 %f1, %f2, %f3, %f4;",
+    "fma.rn.relu.sat.f16 %h1, %h2, %h3, %h4;",
+    "div.f32 %f1, %f2, %f3;",
+    "div.rn.approx.f32 %f1, %f2, %f3;",
+    "sqrt.f32 %f1, %f2;",
+    "sqrt.rn.ftz.f64 %d1, %d2;",
+    "sin.f32 %f1, %f2;",
+    "ex2.approx.bf16 %h1, %h2;",
+    "max.rn.f16 %h1, %h2, %h3;",
+    "selp.f16 %h1, %h2, %h3, %p1;",
+    "setp.lo.s32 %p1, %r2, %r3;",
+    "setp.lt.b32 %p1, %r2, %r3;",
+    "setp.lt.ftz.f64 %p1, %d2, %d3;",
+    "set.eq.u64.f32 %x1, %f2, %f3;",
+    "shf.l.b32 %r1, %r2, %r3, %r4;",
+    "shfl.sync.idx.u32 %r1, %r2, 0, 31, -1;",
+    "match.any.sync.u32 %r1, %r2, -1;",
+    "redux.sync.and.u32 %r1, %r2, -1;",
+    "redux.sync.max.b32 %r1, %r2, -1;",
+    "elect %r1|%p1, -1;",
+    "fence.acq_rel;",
+    "membar;",
+    "wgmma.fence;",
+    "ld.global.f16 %h1, [%x1];",
+    "ld.global.v4.f64 {%d1, %d2, %d3, %d4}, [%x1];",
+    "ld.nc.u32 %r1, [%x1];",
+    "ld.relaxed.global.u32 %r1, [%x1];",
+    "ld.gpu.global.u32 %r1, [%x1];",
+    "ld.release.gpu.global.u32 %r1, [%x1];",
+    "ld.acquire.gpu.local.u32 %r1, [%r2];",
+    "st.acquire.gpu.global.u32 [%x1], %r1;",
+    "st.param.u64 [p], %x1;",
+    "red.acquire.gpu.global.add.u32 [%x1], %r1;",
+    "mbarrier.arrive.release.shared.b64 _, [%r1];",
+    "cvt.f32.s32 %f1, %r1;",
+    "cvt.rn.s32.f32 %r1, %f1;",
+    "cvt.rni.f32.s32 %f1, %r1;",
+    "cvt.rz.s32.s64 %r1, %x1;",
+    "cvt.ftz.f64.f16 %d1, %h1;",
+    "cvt.sat.s64.s32 %x1, %r1;",
+    "cvt.rn.sat.bf16.f32 %h1, %f1;",
+    "cvt.rn.bf16.s8 %h1, %h2;",
+    "cvt.rni.s16.bf16 %r1, %h2;",
+    "cvt.rna.f16.f32 %h1, %f1;",
+    "cvt.rp.tf32.f32 %r1, %f1;",
+    "cvt.rp.satfinite.f16.f32 %h1, %f1;",
+    "cvt.relu.f32.f16 %f1, %h1;",
+    "cvt.f16x2.f32 %r1, %f1, %f2;",
+    "cvt.rz.e4m3x2.f32 %h1, %f1, %f2;",
+    "cvt.rn.e4m3x2.f32 %h1, %f1, %f2;",
+    "cvt.rn.satfinite.e5m2x2.bf16x2 %h1, %r1;",
+    "cvt.rn.satfinite.f16x2.e4m3x2 %r1, %h1;",
 ];
 
 #[test]
@@ -138,5 +199,27 @@ fn targets_have_what_they_have() {
     ] {
         let e = lower_for("sm_100a", form).expect_err(form);
         assert!(e.contains("an instruction of Blackwell (sm_100 and later), which is not supported"), "{e}");
+    }
+}
+
+#[test]
+fn what_a_form_lacks_is_said() {
+    for (form, says) in [
+        ("and.u32 %r1, %r2, %r3;", "`and.u32`: not defined for `.u32`, but for .b16 .b32 .b64 .pred"),
+        ("add.relu.f16 %h1, %h2, %h3;", "unsupported modifier `.relu` for `.f16`"),
+        ("sqrt.f32 %f1, %f2;", "needs one of `.rn`, `.rz`, `.rm`, `.rp`, `.approx`"),
+        ("fma.rn.relu.sat.f16 %h1, %h2, %h3, %h4;", "these modifiers exclude each other"),
+        ("fence.acq_rel;", "needs one of `.cta`, `.cluster`, `.gpu`, `.sys`, `.proxy`"),
+        ("ld.relaxed.global.u32 %r1, [%x1];", "`.relaxed` needs a scope"),
+        (
+            "ld.gpu.global.u32 %r1, [%x1];",
+            "`.gpu` is the scope of `.relaxed`, `.acquire` or `.release`, which is missing",
+        ),
+        ("cvt.f32.s32 %f1, %r1;", "a rounding mode is missing"),
+        ("cvt.sat.s64.s32 %x1, %r1;", "`.sat` has no effect"),
+        ("cvt.rn.e4m3x2.f32 %h1, %f1, %f2;", "needs `.satfinite`"),
+    ] {
+        let e = lower(form).expect_err(form);
+        assert!(e.contains("line 10") && e.contains(says), "{form}: {e}");
     }
 }

@@ -56,7 +56,7 @@ impl Cv {
             Cv::U64 | Cv::S64 | Cv::F64 => 64,
         }
     }
-    fn signed(self) -> bool {
+    pub fn signed(self) -> bool {
         self.is_int() && self as u8 & 1 == 1
     }
     fn format(self) -> Option<Format> {

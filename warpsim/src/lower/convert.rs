@@ -1,5 +1,6 @@
 //! cvt, cvta, isspacep.
 
+use super::conversions::{pair_refused, refused};
 use super::func::{Lower, R};
 use super::types::{Mods, Ty};
 use crate::exec::cvt::{self, Conv, Cv};
@@ -57,6 +58,7 @@ impl Lower<'_, '_> {
             // d = {a in the high part, b in the low part}
             self.count(a, 3, 3)?;
             (c.to, c.from) = (t, f);
+            self.refuse(pair_refused(&c, round, false))?;
             let (x, y) = (self.src(&a[1], from)?, self.src(&a[2], from)?);
             let d = self.dst(&a[0], to)?;
             let plain = c.rnd == Rnd::Rn && !relu && !satfinite && !ftz;
@@ -71,6 +73,7 @@ impl Lower<'_, '_> {
         self.count(a, 2, 2)?;
         if let (Some(t), Some(f)) = (pair(to), pair(from)) {
             (c.to, c.from) = (t, f);
+            self.refuse(pair_refused(&c, round, true))?;
             let x = self.src(&a[1], from)?;
             let d = self.dst(&a[0], to)?;
             self.alu(cvt::cvt_unpack2(), d, x, N, N, c.pack());
@@ -78,9 +81,8 @@ impl Lower<'_, '_> {
         }
         let (Some(t), Some(f)) = (scalar(to), scalar(from)) else { return self.fail("not defined for these types") };
         (c.to, c.from) = (t, f);
-        if t.is_int() && !f.is_int() && round.is_none() {
-            return self.fail("a rounding mode is missing");
-        }
+        self.refuse(refused(&c, round))?;
+        self.wider &= t != Cv::BF16 && f != Cv::BF16;
         let x = self.src(&a[1], from)?;
         let (d, wide) = self.dst_wide(&a[0], to)?;
         let func = pick(&c);
@@ -96,6 +98,10 @@ impl Lower<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    fn refuse(&self, why: Option<&str>) -> R<()> {
+        why.map_or(Ok(()), |why| self.fail(why))
     }
 
     /// cvta{.to}.space and isspacep.space

@@ -1,6 +1,7 @@
 //! Lowers one instruction: handles its guard, and selects the function that lowers it.
 
 use super::arch;
+use super::forms;
 use super::func::{Entity, Lower, R};
 use super::offsets;
 use super::types::{Mods, Ty};
@@ -12,6 +13,7 @@ impl Lower<'_, '_> {
     pub(super) fn inst(&mut self, i: &Inst) -> R<()> {
         self.line = i.line;
         self.origin.line = i.line;
+        let known = self.linker.texts.len();
         self.origin.text = self.linker.text(&i.op);
         self.fresh = true;
         self.guard = match &i.guard {
@@ -21,7 +23,10 @@ impl Lower<'_, '_> {
                 _ => return self.fail(format!("`{name}` is not a predicate register")),
             },
         };
-        if let Some(why) = arch::refused(&i.op, &self.linker.ast.target) {
+        // The first that is refused ends the lowering.
+        if self.origin.text as usize == known
+            && let Some(why) = arch::refused(&i.op, &self.linker.ast.target).or_else(|| forms::refused(&i.op))
+        {
             return self.fail(format!("`{}`: {why}", i.op));
         }
         let before = self.insts.len();

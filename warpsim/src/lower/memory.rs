@@ -168,6 +168,9 @@ impl Lower<'_, '_> {
         self.count(a, 2, 2 + usize::from(policy))?;
         let addr = self.addr(&a[0])?;
         let space = self.settle(space, &addr)?;
+        if space == MemSpace::Param {
+            return self.fail("the parameters of a kernel are not written");
+        }
         let bytes = (ty.bits() / 8) as u8;
         self.grain(space, bytes);
         let mut uses = vec![];
