@@ -216,6 +216,25 @@ fn an_mbarrier_outlives_its_use() {
 }
 
 #[test]
+fn what_only_looks_like_an_mbarrier_is_none() {
+    // The bits of a barrier for one arrival.
+    let text = |op: &str| {
+        let start = "mov.u32 %r4, bar; setp.eq.u32 %p1, %r1, 0; mov.b64 %rd3, 0x4000000000100001;";
+        kernel(16, &format!("{start}\n@%p1 st.shared.b64 [%r4], %rd3;\n@%p1 {op};"))
+    };
+    for o in all_options() {
+        for op in [
+            "mbarrier.inval.shared.b64 [%r4]",
+            "mbarrier.arrive.shared.b64 _, [%r4]",
+            "mbarrier.test_wait.parity.shared.b64 %p2, [%r4], 0",
+        ] {
+            let caught = found(&text(op), 32, &o);
+            assert!(caught[0].kind == Kind::BarrierMisuse && caught[0].message.contains("was not initialised"));
+        }
+    }
+}
+
+#[test]
 fn cache_policies_are_for_a_part() {
     let with = |operands: &str| kernel(16, &format!("createpolicy.{operands}"));
     let register = |v: &str| {

@@ -47,7 +47,8 @@ impl State {
 }
 
 pub(super) fn get(cl: &Cluster, b: u32, off: u32) -> Option<State> {
-    State::unpack(shared::read(&cl.blocks[b as usize].shared, off as usize, 8))
+    let blk = &cl.blocks[b as usize];
+    blk.mbarriers.has(off).then(|| State::unpack(shared::read(&blk.shared, off as usize, 8)))?
 }
 
 fn set(cl: &mut Cluster, b: u32, off: u32, s: State) {
@@ -258,11 +259,7 @@ pub fn run(
         };
         mbarrier_check::bytes(cx, w, s, l, off, kind, x, old.tx)?;
         match kind {
-            Mbar::Inval => {
-                let blk = &mut cl.blocks[b as usize];
-                blk.shared[off as usize..off as usize + 8].fill(0);
-                blk.mbarriers.set(off, false);
-            }
+            Mbar::Inval => cl.blocks[b as usize].mbarriers.set(off, false),
             Mbar::ExpectTx => update(cl, b, off, |t| t.tx += x as i32),
             Mbar::CompleteTx => complete_tx(cl, b, off, x),
             Mbar::Arrive { drop, expect, no_complete, narrow, relaxed } => {

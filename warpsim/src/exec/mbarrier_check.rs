@@ -29,6 +29,11 @@ impl Live {
         self.span = ends.map_or((0, 0), |(first, last)| (*first as usize, *last as usize + 8));
     }
 
+    /// Whether one was initialised here: other contents may look like one.
+    pub fn has(&self, off: u32) -> bool {
+        self.places.contains(&off)
+    }
+
     /// A barrier that includes some of these bytes.
     fn at(&self, off: usize, n: usize) -> Option<u32> {
         self.places.iter().copied().find(|at| off < *at as usize + 8 && off + n > *at as usize)
