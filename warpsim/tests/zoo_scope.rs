@@ -39,7 +39,12 @@ fn a_fence_for_the_block_does_not_reach_another() {
 #[test]
 fn an_atomic_for_the_block_races_with_another_block() {
     let body = |scope: &str| kernel(1, &format!("red.relaxed.{scope}.global.add.u32 [%rd2], 1;"));
+    let of_cluster = kernel(2, "red.relaxed.cluster.global.add.u32 [%rd2], 1;");
     for o in all_options() {
+        // Without clusters, each block is one.
+        assert_eq!(found(&of_cluster, 2, 64, &o), []);
+        assert_eq!(found(&body("cluster"), 1, 64, &o), []);
+        assert!(found(&body("cluster"), 2, 64, &o)[0].message.contains("give them .gpu scope"));
         assert_eq!(found(&body("gpu"), 2, 64, &o), []);
         assert_eq!(found(&body("cta"), 1, 64, &o), []);
         let bad = found(&body("cta"), 2, 64, &o);

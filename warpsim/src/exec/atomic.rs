@@ -141,7 +141,7 @@ pub fn run(
                                 Some(at),
                             );
                         }
-                        let (bytes, marks) = (n as u64, strength(a.scope));
+                        let (bytes, marks) = (n as u64, strength(cl, a.scope));
                         let t = Touch { lane: l, alloc: k, addr: at, bytes, write: !swaps, marks };
                         check_init(cx, w, s, t);
                         // The last arrival is the one to remember: a thread that has seen all other arrivals may then go on without them.

@@ -44,7 +44,7 @@ pub fn run(
                         let message = "an atomic of 16 bytes at a misaligned address";
                         return cx.fault(w, s, l as u32, Kind::Misaligned, message, Some(addr[l]));
                     }
-                    let marks = strength(a.scope);
+                    let marks = strength(cl, a.scope);
                     let t = Touch { lane: l, alloc: k, addr: addr[l], bytes: BYTES as u64, write, marks };
                     check_init(cx, w, s, t);
                     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -376,9 +376,10 @@ fn report(
     });
 }
 
-/// The mark of a strong access.
-pub fn strength(scope: Scope) -> u64 {
-    if scope == Scope::Block { GStamp::NARROW } else { GStamp::STRONG }
+/// The mark of a strong access. Without clusters, each block is one.
+pub fn strength(cl: &Cluster, scope: Scope) -> u64 {
+    let narrow = scope == Scope::Block || scope == Scope::Cluster && cl.blocks.len() == 1;
+    if narrow { GStamp::NARROW } else { GStamp::STRONG }
 }
 
 /// Whether a lane's store would leave memory unchanged.

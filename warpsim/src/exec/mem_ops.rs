@@ -328,7 +328,7 @@ fn global(
             _ if a.constant => GStamp::CONSTANT,
             Order::Weak => 0,
             Order::Volatile => GStamp::VOLATILE,
-            _ => strength(a.scope),
+            _ => strength(cl, a.scope),
         };
         let mut holes = 0;
         let rest = one.map_or(m, |alloc| pass(cx, cl, w, s, alloc, addr, m, (total, write, marks)));
