@@ -18,6 +18,9 @@ impl Lower<'_, '_> {
 
     pub(super) fn control(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {
         m.take("uni");
+        if matches!(m.root, "ret" | "exit" | "trap" | "brkpt") {
+            self.count(a, 0, 0)?;
+        }
         match m.root {
             "bra" => {
                 self.count(a, 1, 1)?;

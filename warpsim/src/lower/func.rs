@@ -246,10 +246,11 @@ impl<'a> Lower<'a, '_> {
     }
 
     fn declare(&mut self, name: &Name, e: Entity) -> R<()> {
-        if let Some(scope) = self.scopes.last_mut() {
-            scope.names.insert(name.clone(), e);
+        let register = matches!(e, Entity::Reg(..));
+        match self.scopes.last_mut().and_then(|scope| scope.names.insert(name.clone(), e)) {
+            Some(_) if register => self.fail(format!("a second register `{name}`")),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Sets the source location of the following instructions.
@@ -281,7 +282,8 @@ impl<'a> Lower<'a, '_> {
                 self.block(inner)?;
                 self.scopes.pop();
             }
-            Stmt::Reg(ty, width, names) => {
+            Stmt::Reg(ty, width, names, line) => {
+                self.line = *line;
                 let Some(t) = Ty::parse(ty) else { return self.fail(format!("unsupported register type `.{ty}`")) };
                 for (name, count) in names {
                     self.declare_reg(t, *width, name, *count)?;

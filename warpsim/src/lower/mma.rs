@@ -31,6 +31,11 @@ fn sparse_k(a: Elem) -> &'static [u16] {
     }
 }
 
+/// The registers that hold elements of this type.
+pub(super) fn held_in(e: Elem) -> Ty {
+    Ty::B(if e == Elem::F64 { 64 } else { 32 })
+}
+
 impl Lower<'_, '_> {
     pub(super) fn shape(&self, m: &mut Mods<'_>) -> R<[u16; 3]> {
         let s = m.find(|s| {
@@ -112,8 +117,9 @@ impl Lower<'_, '_> {
             Some(form) => Some(self.sparse(&a[5], ea, sk, form == 1)?),
             None => None,
         };
-        let dd = self.reg_list(&a[0], true)?;
-        let (ra, rb, rc) = (self.reg_list(&a[1], false)?, self.reg_list(&a[2], false)?, self.reg_list(&a[3], false)?);
+        let dd = self.reg_list(&a[0], held_in(d), true)?;
+        let (ra, rb) = (self.reg_list(&a[1], held_in(ea), false)?, self.reg_list(&a[2], held_in(eb), false)?);
+        let rc = self.reg_list(&a[3], held_in(c), false)?;
         let info = Mma {
             m: sm,
             n: sn,
@@ -218,14 +224,14 @@ impl Lower<'_, '_> {
         };
         let a = &a[..];
         self.count(a, 4, 8)?;
-        let dd = self.reg_list(&a[0], true)?;
+        let dd = self.reg_list(&a[0], Ty::B(32), true)?;
         let want = usize::from(sn) / if d == Elem::F16 { 4 } else { 2 };
         if dd.len() != want {
             return self.fail(format!("{want} accumulator registers are needed"));
         }
         let a_regs = matches!(a[1], Arg::Vec(_));
         let (desc_a, frag) =
-            if a_regs { (N, self.reg_list(&a[1], false)?) } else { (self.src(&a[1], Ty::B(64))?, vec![]) };
+            if a_regs { (N, self.reg_list(&a[1], Ty::B(32), false)?) } else { (self.src(&a[1], Ty::B(64))?, vec![]) };
         if a_regs && frag.len() != 4 {
             return self.fail("4 registers of A are needed");
         }

@@ -83,17 +83,18 @@ impl Lower<'_, '_> {
     pub fn immediate(&self, a: &Arg, ty: Ty) -> R<u64> {
         let keep = if ty.bits() >= 64 { !0 } else { (1u64 << ty.bits()) - 1 };
         Ok(match (a, ty) {
-            (Arg::Int(v), Ty::F32) => u64::from((*v as i64 as f32).to_bits()),
-            (Arg::Int(v), Ty::F64) => (*v as i64 as f64).to_bits(),
+            (_, Ty::F16 | Ty::BF16 | Ty::F16x2 | Ty::BF16x2) => {
+                return self.fail(format!("no constant is a {ty}: move its bits into a register"));
+            }
+            (Arg::Int(_), Ty::F32) => return self.fail("an integer is no .f32: write 1.0 or 0f3F800000"),
+            (Arg::Int(_), Ty::F64) => return self.fail("an integer is no .f64: write 1.0 or 0d3FF0000000000000"),
             (Arg::Int(v), _) => *v & keep,
             (Arg::F32(v), Ty::F64) => f64::from(f32::from_bits(*v)).to_bits(),
-            (Arg::F32(v), _) if ty.bits() >= 32 => u64::from(*v),
+            (Arg::F32(v), Ty::F32 | Ty::B(32)) => u64::from(*v),
             (Arg::F64(v), Ty::F32) => u64::from((f64::from_bits(*v) as f32).to_bits()),
-            (Arg::F64(v), _) if ty.bits() == 64 => *v,
+            (Arg::F64(v), Ty::F64 | Ty::B(64)) => *v,
             (Arg::Decimal(v), Ty::F32) => u64::from((*v as f32).to_bits()),
             (Arg::Decimal(v), Ty::F64) => v.to_bits(),
-            (Arg::Decimal(v), Ty::F16) => u64::from(crate::num::F16.encode(*v, crate::num::Rnd::Rn, false)),
-            (Arg::Decimal(v), Ty::BF16) => u64::from(crate::num::BF16.encode(*v, crate::num::Rnd::Rn, false)),
             _ => return self.fail("an operand of the wrong kind"),
         })
     }
@@ -159,6 +160,21 @@ impl Lower<'_, '_> {
             Some((b, "w")) if b.ends_with("id") => return Ok(self.imm(class, 0)),
             _ => (name, 0),
         };
+        let vector = ["tid", "ctaid", "clusterid"].iter().any(|v| {
+            let at = base.trim_start_matches("%cluster_").trim_start_matches('%');
+            at == *v || at.strip_prefix('n') == Some(v)
+        });
+        if vector == (name == base) {
+            return self.fail(match vector {
+                true => format!("`{name}` is a vector: name its .x, .y or .z"),
+                false => format!("`{name}` is not a vector"),
+            });
+        }
+        let op = &self.linker.texts[self.origin.text as usize];
+        if name != "WARP_SZ" && !op.starts_with("mov.") && !op.starts_with("cvt.") {
+            return self
+                .fail(format!("special registers are operands of mov and cvt alone: move `{name}` into a register"));
+        }
         if base.contains("cluster")
             && let Some(why) = arch::lacks(&self.linker.ast.target, arch::CLUSTERS)
         {

@@ -221,6 +221,9 @@ impl Lower<'_, '_> {
             Some(2) => {
                 let mode = m.one_of(&["popc", "and", "or"]);
                 let ty = self.need_ty(m)?;
+                if ty != if mode == Some(0) { U32 } else { Ty::Pred } {
+                    return self.fail("`.popc` is for .u32, `.and` and `.or` are for .pred");
+                }
                 self.count(a, 3, 4)?;
                 let id = self.src(&a[1], U32)?;
                 let n = if a.len() == 4 { self.src(&a[2], U32)? } else { N };

@@ -276,7 +276,7 @@ impl Lower<'_, '_> {
         }
         let load = m.root == "ldmatrix";
         let (list, addr) = if load { (&a[0], &a[1]) } else { (&a[1], &a[0]) };
-        let regs = self.reg_list(list, load)?;
+        let regs = self.reg_list(list, Ty::B(32), load)?;
         if regs.len() != usize::from(num) {
             return self.fail("a vector of the wrong length");
         }
@@ -292,16 +292,15 @@ impl Lower<'_, '_> {
         Ok(())
     }
 
-    /// `{a, b, …}` or one register, 32-bit unless declared as 64.
-    pub(super) fn reg_list(&mut self, a: &Arg, write: bool) -> R<Vec<Reg>> {
+    /// `{a, b, …}` or one register, of these bits.
+    pub(super) fn reg_list(&mut self, a: &Arg, bits: Ty, write: bool) -> R<Vec<Reg>> {
         let items = match a {
             Arg::Vec(v) => v.as_slice(),
             one => std::slice::from_ref(one),
         };
         let mut out = vec![];
         for x in items {
-            let ty = if self.reg_bits(x) == 64 { Ty::B(64) } else { Ty::B(32) };
-            out.push(if write { self.dst(x, ty)? } else { self.src(x, ty)? });
+            out.push(if write { self.dst(x, bits)? } else { self.src(x, bits)? });
         }
         Ok(out)
     }

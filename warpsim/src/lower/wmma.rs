@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::func::{Lower, R};
-use super::mma::by_rows;
+use super::mma::{by_rows, held_in};
 use super::types::{Mods, Ty};
 use crate::ir::*;
 use crate::num::Rnd;
@@ -38,7 +38,7 @@ impl Lower<'_, '_> {
         self.count(a, 2, 3)?;
         let store = kind == 1;
         let (mem, frag) = if store { (&a[0], &a[1]) } else { (&a[1], &a[0]) };
-        let regs = self.reg_list(frag, !store)?;
+        let regs = self.reg_list(frag, held_in(elem), !store)?;
         if regs.len() < length(rows, cols, elem) {
             return self.fail("a fragment of the wrong length");
         }
@@ -84,8 +84,9 @@ impl Lower<'_, '_> {
             return self.fail("not defined for these types");
         }
         self.count(a, 4, 4)?;
-        let dd = self.reg_list(&a[0], true)?;
-        let (ra, rb, rc) = (self.reg_list(&a[1], false)?, self.reg_list(&a[2], false)?, self.reg_list(&a[3], false)?);
+        let dd = self.reg_list(&a[0], held_in(d), true)?;
+        let (ra, rb) = (self.reg_list(&a[1], held_in(ea), false)?, self.reg_list(&a[2], held_in(eb), false)?);
+        let rc = self.reg_list(&a[3], held_in(c), false)?;
         let short = [(&dd, sm, sn, d), (&ra, sm, sk, ea), (&rb, sk, sn, eb), (&rc, sm, sn, c)];
         if short.into_iter().any(|(regs, rows, cols, e)| regs.len() < length(rows, cols, e)) {
             return self.fail("a fragment of the wrong length");

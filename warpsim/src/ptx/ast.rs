@@ -125,8 +125,8 @@ pub struct Loc {
 
 #[derive(Debug)]
 pub enum Stmt {
-    /// `.reg .b32 %r<10>, a;`: type, then names with an optional count.
-    Reg(Name, u32, Vec<(Name, Option<u32>)>),
+    /// `.reg .b32 %r<10>, a;`: type, then names with an optional count, and the line.
+    Reg(Name, u32, Vec<(Name, Option<u32>)>, u32),
     Var(Var),
     /// With its line.
     Label(Name, u32),

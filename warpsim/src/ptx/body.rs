@@ -80,6 +80,7 @@ impl Parser<'_> {
     }
 
     fn registers(&mut self) -> Result<Stmt, ParseError> {
+        let line = self.line();
         self.next();
         let mut ty = self.name()?;
         let mut width = 1;
@@ -105,7 +106,7 @@ impl Parser<'_> {
             }
         }
         self.expect(b';')?;
-        Ok(Stmt::Reg(ty, width, names))
+        Ok(Stmt::Reg(ty, width, names, line))
     }
 
     fn instruction(&mut self) -> Result<Stmt, ParseError> {
