@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::FxHashMap;
 
+use super::held::Held;
 use super::view::{Far, members, union};
 use crate::zeroed::{OutOfMemory, zeroed};
 
@@ -32,7 +33,7 @@ const DISPLACED: usize = 1 << 16;
 /// Accesses since the last kernel boundary.
 pub struct GlobalShadow {
     /// Whether several host threads use it.
-    several: bool,
+    pub several: bool,
     pub shift: u32,
     /// By allocation.
     allocs: Vec<Vec<Cells>>,
@@ -44,6 +45,7 @@ pub struct GlobalShadow {
     /// By allocation and granule: an atomic that a later one has displaced as the last writer, though nothing orders the two.
     displaced: [Mutex<FxHashMap<(usize, usize), GStamp>>; 16],
     any_displaced: AtomicBool,
+    pub held: Held,
 }
 
 /// Who, when and where: block 18 bits, warp 5, lane 6, time 16, pc 16, mark 3. Zero means no access.
@@ -196,6 +198,7 @@ impl GlobalShadow {
             turns: Default::default(),
             displaced: Default::default(),
             any_displaced: AtomicBool::new(false),
+            held: Held::default(),
         })
     }
 
@@ -359,11 +362,6 @@ impl GlobalShadow {
     pub fn turn(&self, place: u64) -> Option<MutexGuard<'_, ()>> {
         let turn = &self.turns[(place >> 2) as usize % self.turns.len()];
         self.several.then(|| turn.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Whether several host threads use it.
-    pub fn several(&self) -> bool {
-        self.several
     }
 
     /// Whether any thread has published knowledge.

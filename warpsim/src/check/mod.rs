@@ -5,6 +5,7 @@ pub mod clocks;
 mod copies;
 pub mod global;
 pub mod heard;
+pub mod held;
 mod launches;
 pub mod maps;
 pub mod mbar;

@@ -1,17 +1,16 @@
 //! Checks of global memory: reads of uninitialised memory, and unordered accesses.
 
-use std::time::{Duration, Instant};
-
 use super::ahead;
+use super::comes::{Values, comes};
 use super::cx::Cx;
 use super::cx::block_of;
-use super::mem_ops::{each_place, register_value};
+use super::mem_ops::each_place;
 use super::state::*;
 use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
 use crate::check::race::{Cause, VOLATILE_LANES, among, named, together};
 use crate::check::view::AHEAD;
-use crate::ir::{Access, Inst, NumTy, Op, Scope};
+use crate::ir::{NumTy, Op, Scope};
 use crate::report::{Earlier, Kind, bytes};
 
 /// The advice for a write to data that counts as constant.
@@ -20,12 +19,6 @@ const CONSTANT: &str = "ld.global.nc is for what nobody writes while the grid ru
 
 /// The advice for strong accesses that overlap partially.
 const MIXED: &str = "they are strong, but of different sizes: access it in one size, or order them";
-
-/// How long to wait for the value of a store whose stamp is there: its thread may have lost its core in between, of which there may be fewer
-/// than threads that want one.
-const AT_MOST: Duration = Duration::from_millis(100);
-/// How long at a time. Asleep, not yielding, so that the core is free for that thread.
-const AT_A_TIME: Duration = Duration::from_micros(100);
 
 /// An access by one lane, or by an asynchronous operation that the lane starts.
 #[derive(Clone, Copy)]
@@ -103,6 +96,25 @@ fn partly(cx: &Cx<'_>, alloc: usize, addr: u64, bytes: u64) -> bool {
 /// racecheck. `harmless` tells whether a write leaves memory unchanged. Lanes of one store are checked and performed one after the other.
 #[inline(always)]
 pub fn check_race(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch, harmless: impl Fn(&Cx<'_>) -> bool) {
+    check_by(cx, cl, w, s, t, harmless, None);
+}
+
+/// The same for a lane of a store.
+#[inline(always)]
+pub fn check_store(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch, values: &Values<'_>) {
+    check_by(cx, cl, w, s, t, |cx| values.is_there(cx, w, s, t), Some(values));
+}
+
+#[inline(always)]
+fn check_by(
+    cx: &mut Cx<'_>,
+    cl: &Cluster,
+    w: &Warp,
+    s: &Split,
+    t: Touch,
+    harmless: impl Fn(&Cx<'_>) -> bool,
+    values: Option<&Values<'_>>,
+) {
     let (Some(shadow), Some(clocks)) = (cx.global_shadow, &cl.clocks) else { return };
     // A bulk copy may have a size of zero.
     if t.bytes == 0 {
@@ -119,11 +131,11 @@ pub fn check_race(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, t: Touch, 
         if t.write {
             displace(cx, cl, w, s, t, (g, me, earlier[0]));
         } else if let Some(old) = displaced
-            && judge(cx, cl, w, s, t, me.uncopied(false), [old, GStamp::NOBODY, GStamp::NOBODY], &harmless)
+            && judge(cx, cl, w, s, t, me.uncopied(false), [old, GStamp::NOBODY, GStamp::NOBODY], &harmless, values)
         {
             return;
         }
-        if earlier != [GStamp::NOBODY; 3] && judge(cx, cl, w, s, t, me.uncopied(t.write), earlier, &harmless) {
+        if earlier != [GStamp::NOBODY; 3] && judge(cx, cl, w, s, t, me.uncopied(t.write), earlier, &harmless, values) {
             return;
         }
     }
@@ -187,6 +199,7 @@ fn judge(
     me: GStamp,
     earlier: [GStamp; 3],
     harmless: &impl Fn(&Cx<'_>) -> bool,
+    values: Option<&Values<'_>>,
 ) -> bool {
     for (k, old) in earlier.into_iter().enumerate() {
         let was_write = k == 0;
@@ -202,29 +215,12 @@ fn judge(
         if t.write
             && (cause == Cause::Unordered || copy)
             && earlier[0] != GStamp::NOBODY
-            && (harmless(cx) || comes(cx, cl, s, earlier[0], || harmless(cx)))
+            && (harmless(cx) || comes(cx, cl, w, s, t, earlier[0], || harmless(cx), values))
         {
             continue;
         }
         report(cx, cl, w, s, t, (me, old), was_write, cause);
         return true;
-    }
-    false
-}
-
-/// Whether a value that another host thread is about to store turns out to be the same: its stamp shows first.
-fn comes(cx: &Cx<'_>, cl: &Cluster, s: &Split, old: GStamp, same: impl Fn() -> bool) -> bool {
-    let here = |b: &Block| far(b.linear, 0) == far(old.block(), 0);
-    let alone = cx.global_shadow.is_none_or(|shadow| !shadow.several()) || cl.blocks.iter().any(here);
-    if alone || cx.reported(Kind::GlobalRace, s) {
-        return false;
-    }
-    let start = Instant::now();
-    while start.elapsed() < AT_MOST {
-        std::thread::sleep(AT_A_TIME);
-        if same() {
-            return true;
-        }
     }
     false
 }
@@ -380,20 +376,4 @@ fn report(
 pub fn strength(cl: &Cluster, scope: Scope) -> u64 {
     let narrow = scope == Scope::Block || scope == Scope::Cluster && cl.blocks.len() == 1;
     if narrow { GStamp::NARROW } else { GStamp::STRONG }
-}
-
-/// Whether a lane's store would leave memory unchanged.
-pub fn stores_the_same(cx: &Cx<'_>, w: &Warp, s: &Split, i: &Inst, a: Access, t: Touch) -> bool {
-    let list = &cx.prog.funcs[s.func as usize].lists;
-    let al = cx.mem.get(t.alloc);
-    (0..usize::from(a.count)).all(|e| {
-        let v = register_value(w, list[i.ext as usize + e], t.lane);
-        let at = (t.addr - al.base) as usize + usize::from(a.bytes) * e;
-        match a.bytes {
-            1 => al.load8(at) == v as u8,
-            2 => al.load16(at) == v as u16,
-            4 => al.load32(at) == v as u32,
-            _ => al.load64(at) == v,
-        }
-    })
 }

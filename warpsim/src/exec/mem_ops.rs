@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::comes::Values;
 use super::cx::Cx;
-use super::global_check::{Touch, check_load, check_race, pass, stores_the_same, strength};
+use super::global_check::{Touch, check_load, check_store, pass, strength};
 use super::state::*;
 use super::{coop, misc, order, shared, stack, undefined, undefined_bytes};
 use crate::check::global::GStamp;
@@ -336,6 +337,7 @@ fn global(
         if let (true, Some(k)) = (write && rest != 0, one) {
             lanes(m & !rest).for_each(|l| keep(cx, w, s, i, a, (k, addr[l]), l));
         }
+        let mut values = Values { inst: i, access: a, addr, lanes: rest };
         for l in lanes(rest) {
             let k = match one {
                 Some(k) => k,
@@ -347,11 +349,12 @@ fn global(
                 if !write && check_load(cx, w, s, t) {
                     holes |= 1 << l;
                 }
-                check_race(cx, cl, w, s, t, |cx| stores_the_same(cx, w, s, i, a, t));
+                check_store(cx, cl, w, s, t, &values);
             }
             if write {
                 keep(cx, w, s, i, a, (k, addr[l]), l);
             }
+            values.lanes &= !(1 << l);
         }
         if holes != 0 {
             undefined::global_holes(cx, w, s, i, a, addr, holes);

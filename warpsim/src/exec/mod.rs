@@ -14,6 +14,7 @@ pub(crate) mod bulk;
 pub(crate) mod bulk_check;
 pub(crate) mod call;
 mod cluster_barrier;
+mod comes;
 pub(crate) mod coop;
 pub(crate) mod cp_arrive;
 pub mod cvt;
