@@ -1,7 +1,7 @@
 //! Selects the kernel of a product of few rows or columns, and what `warpsmith tune` has found faster than what is planned.
 
 use gpu_kernels::ops::gemm::Problem;
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, CLUSTER, SWAPPED, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, CLUSTER, WIDTHS};
 use gpu_kernels::ops::gemm::gemm::{pairs, ring, skinny, thin};
 
 use super::operand::{Major, OperandLayout};
@@ -50,20 +50,13 @@ pub(crate) fn of_few_columns(multiprocessors: u32, [m, n]: [usize; 2]) -> Option
     is_full.then_some(narrowest)
 }
 
-/// The number of rows of tiles with swapped operands, which take 256 columns of C, for a product of few rows and many columns,
-/// `[m, n]`, if there are tiles for a third of the multiprocessors.
+/// Whether a product of few rows and `n` columns has tiles with swapped operands, which take 256 columns of C, for a third of the
+/// multiprocessors.
 ///
-/// Tiles take the smallest number of rows that holds all rows, or two of the smallest tiles if there are too few tiles. On an
-/// H200 tiles then take 0.88 to 0.94 of the time of cutting k with 32 to 64 rows of 8192 columns and more, and 0.79 to 0.84
-/// with 96 and 128, but 1.01 to 1.07 with 16 and, with tiles for less than a third, 1.12 and more.
-pub(crate) fn of_few_rows(multiprocessors: u32, [m, n]: [usize; 2]) -> Option<u32> {
-    let are_enough = |rows: &u32| {
-        let tiles = n.div_ceil((CLUSTER * BLOCK_M) as usize).saturating_mul(m.div_ceil(*rows as usize));
-        tiles.saturating_mul(3) >= (multiprocessors / CLUSTER) as usize
-    };
-    let narrowest = SWAPPED.into_iter().rev().find(|rows| *rows as usize >= m)?;
-    let least = SWAPPED[SWAPPED.len() - 1];
-    [narrowest, least].into_iter().find(are_enough).filter(|_| n > m)
+/// On an H200 tiles then take 0.88 to 0.94 of the time of cutting k with 32 to 64 rows of 8192 columns and more, but 1.01 to 1.07 with 16 and,
+/// with tiles for less than a third, 1.12 and more.
+pub(crate) fn rows_fill_tiles(multiprocessors: u32, n: usize) -> bool {
+    n.div_ceil((CLUSTER * BLOCK_M) as usize).saturating_mul(3) >= (multiprocessors / CLUSTER) as usize
 }
 
 /// The elements of k of a piece, where a product of `[m, n]` results in tiles of `columns` columns is cut along k into stages of
@@ -137,6 +130,15 @@ mod tests {
     }
 
     #[test]
+    fn few_rows_fill_tiles_of_swapped_operands() {
+        let fill = |n| super::rows_fill_tiles(132, n);
+        assert_eq!(
+            [fill(8192), fill(5633), fill(5376), fill(4096), fill(usize::MAX)],
+            [true, true, false, false, true]
+        );
+    }
+
+    #[test]
     fn pairs_fill_waves() {
         let better = |m, n| super::are_better_by_pairs(132, [m, n]);
         assert_eq!([better(1, 8192), better(8448, 64), better(48, 4096), better(16, 4224)], [true; 4]);
@@ -176,15 +178,5 @@ mod tests {
             [super::piece(132, [9, 9], [65, 64], 256), super::piece(1, [1 << 30, 1 << 30], [129, 64], 64)],
             [64, 128]
         );
-    }
-
-    #[test]
-    fn few_rows_fill_tiles_of_swapped_operands() {
-        let rows = |m, n| super::of_few_rows(132, [m, n]);
-        assert_eq!([rows(64, 8192), rows(65, 8192), rows(97, 8192), rows(17, 28672)], [64, 96, 128, 64].map(Some));
-        assert_eq!([rows(96, 4096), rows(200, 8192)], [64, 208].map(Some));
-        assert_eq!([rows(64, 4096), rows(96, 2048)], [None; 2]);
-        assert_eq!([rows(209, 8192), rows(64, 64), rows(0, 0), rows(usize::MAX, 1)], [None; 4]);
-        assert_eq!(rows(1, usize::MAX), Some(64));
     }
 }

@@ -6,6 +6,10 @@
 //! rows of the tile each. A pair's tile of 384 by 192 has a third consumer in each block: a square product of 2112 is
 //! one wave of it.
 //!
+//! Where results are too few for such tiles on all multiprocessors, the blocks of a pair have the same 128 rows, of which
+//! each loads half and multicasts it, and columns of their own ([`Narrow`]): a pair's tile is half as large, and a block
+//! takes in as many bytes a stage. 200 rows of activations by a weight of 8192 are 64 such pairs.
+//!
 //! A stage is 128 bytes of k: 64 elements of 16 bits, 128 of 8, 32 of f32. It keeps the operand's layout: for a K-major
 //! operand, a row of 128 bytes belongs to a row of the operand; for an MN-major one, which only 16-bit types may be,
 //! panels of 64 × 64 elements have a row for each index of k. wgmma reads either, so that no operand is ever

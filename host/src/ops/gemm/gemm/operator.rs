@@ -240,6 +240,7 @@ impl Operator for Gemm {
                 arranged(Case::odd(info, dtype, dims(1, 136, 120, 1032)), "NT", T),
                 // All of k, or of the last piece of it, is a quarter of a stage.
                 arranged(Case::odd(info, dtype, dims(1, 72, 40, 16)), "TT", T),
+                arranged(Case::odd(info, dtype, dims(1, 40, 72, 16)), "NT", T),
                 arranged(Case::odd(info, dtype, dims(1, 40, 72, 136)), "NT", T),
                 // More tall tiles than the simulated GPU has clusters.
                 arranged(Case::odd(info, dtype, dims(1, 8, 1000, 72)), "NT", T),

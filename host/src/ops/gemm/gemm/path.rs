@@ -15,7 +15,8 @@ use crate::runtime::stream::Stream;
 
 /// What L2 reads of memory at a time, in bytes.
 const SECTOR: u64 = 32;
-/// Rows up to which paths that cut k, or take all of it for few rows of the weight, are faster than tiles of pairs of blocks.
+/// Rows up to which paths that cut k, or take all of it for few rows of the weight, are faster than tiles of pairs of blocks: those of the smallest
+/// tiles of swapped operands.
 const FEW: u32 = 64;
 /// Bytes of an element of an operand.
 const BYTES: u32 = 2;
@@ -195,11 +196,6 @@ impl Facts {
         let [_, m, n, _] = self.sizes;
         let sizes = [m, n].map(|size| size as usize);
         let of = stream.device().info().multiprocessors;
-        let rows = || {
-            // The path that cuts k has separate kernels for up to 16.
-            let are_worth = |_: &u32| m > 16 && self.fits_swapped();
-            plan::of_few_rows(of, sizes).filter(are_worth).map(|rows| Path::Tiles(Swapped(rows)))
-        };
         if m > FEW && m < n && self.fits_swapped() {
             return Path::Tiles(self.tiles(stream));
         }
@@ -216,8 +212,11 @@ impl Facts {
         if plan::leaves_half_empty(of, sizes) {
             return Path::SkinnyAlone;
         }
-        let columns = || plan::of_few_columns(of, sizes).map(|columns| Path::Tiles(Columns(columns)));
-        columns().or_else(rows).unwrap_or(Path::Skinny)
+        // The path that cuts k has separate kernels for up to 16 rows.
+        if m > 16 && m < n && self.fits_swapped() && plan::rows_fill_tiles(of, n as usize) {
+            return Path::Tiles(Swapped(FEW));
+        }
+        plan::of_few_columns(of, sizes).map_or(Path::Skinny, |columns| Path::Tiles(Columns(columns)))
     }
 
     /// The fastest tiles.

@@ -46,11 +46,11 @@ macro_rules! paths {
 }
 
 paths! {
-    "skinny": Path::Skinny, "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 128 rows or columns, both K-major, unless one of the next does or more than 16 rows or 32 columns fill tiles";
+    "skinny": Path::Skinny, "TMA and wgmma, k split, compute capability 9.0: what is picked for one product of up to 64 rows or 128 columns, both K-major, unless one of the next does or more than 16 rows or 32 columns fill tiles";
     "skinny_alone": Path::SkinnyAlone, "the same, each block with a multiprocessor to itself: what is picked for 17 to 64 if these leave half of them empty";
     "skinny_pairs": Path::Pairs, "the same by pairs of blocks that take rows of the longer side in waves: what is picked for up to 64 if these fill one wave, and for up to 32 if there are more, unless one of the next does";
     "thin": Path::Thin(32), "TMA and wgmma, 64 rows by 32 columns, or the reverse, along all of k: what is picked for 49 to 64 if these fill the multiprocessors once";
-    "thin_64": Path::Thin(64), "the same, 128 rows by 64 columns: what is picked for 65 to 128 if these do";
+    "thin_64": Path::Thin(64), "the same, 128 rows by 64 columns, or the reverse: what is picked for 65 to 128 columns if these do";
     "hopper": Path::Tiles(Columns(256)), "TMA and wgmma, compute capability 9.0, tiles of 256 columns: what is picked for operands that lie in packs of 16 bytes, or one of the next up to `split_swapped_64`";
     "hopper_240": Path::Tiles(Columns(240)), "the same by tiles of 240 columns, for a K-major and c of 16 bits";
     "hopper_224": Path::Tiles(Columns(224)), "the same by tiles of 224 columns, for a K-major and c of 16 bits";
@@ -66,9 +66,9 @@ paths! {
     "swapped_192": Path::Tiles(Swapped(192)), "the same by 192 rows";
     "swapped_160": Path::Tiles(Swapped(160)), "the same by 160 rows";
     "swapped_144": Path::Tiles(Swapped(144)), "the same by 144 rows";
-    "swapped_128": Path::Tiles(Swapped(128)), "the same by 128 rows: what is picked for 97 to 128 of many columns, too";
-    "swapped_96": Path::Tiles(Swapped(96)), "the same by 96 rows: what is picked for 65 to 96, too";
-    "swapped_64": Path::Tiles(Swapped(64)), "the same by 64 rows: what is picked for 17 to 64, or where more are too few tiles, too";
+    "swapped_128": Path::Tiles(Swapped(128)), "the same by 128 rows";
+    "swapped_96": Path::Tiles(Swapped(96)), "the same by 96 rows";
+    "swapped_64": Path::Tiles(Swapped(64)), "the same by 64 rows: what is picked for 17 to 64 of many columns, too";
     "narrow_208": Path::Tiles(Narrow(208)), "tiles of 208 rows of c by 128 columns with a and b swapped, by pairs of blocks that share the columns, both K-major, if c is stored by TMA";
     "narrow_160": Path::Tiles(Narrow(160)), "the same by 160 rows";
     "narrow_128": Path::Tiles(Narrow(128)), "the same by 128 rows";
