@@ -40,6 +40,8 @@ mod part;
 mod write;
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -91,7 +93,14 @@ impl Archive {
 
     /// Opens an archive file.
     pub fn open(file: &Path) -> Result<Archive, Error> {
-        std::fs::read(file).map_err(Error::Io).and_then(Archive::from_bytes)
+        let mut file = File::open(file).map_err(Error::Io)?;
+        let mut data = Vec::new();
+        file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut data).map_err(Error::Io)?;
+        // Anything else may have no end.
+        if data.starts_with(&MAGIC[..7]) {
+            file.read_to_end(&mut data).map_err(Error::Io)?;
+        }
+        Archive::from_bytes(data)
     }
 
     /// What its writer said of the sources it was built from: a hash.

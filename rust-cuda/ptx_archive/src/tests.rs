@@ -96,4 +96,6 @@ fn damage_is_an_error_wherever_it_is() {
     let error = read(newer).unwrap_err().to_string();
     assert_eq!(error, "an archive of PTX in format 6, where format 5 is understood");
     assert_eq!(read(b"GIF89a..".to_vec()).unwrap_err().to_string(), "not an archive of PTX");
+    #[cfg(unix)]
+    assert!(matches!(Archive::open(Path::new("/dev/zero")), Err(Error::NotAnArchive)), "a file without an end");
 }

@@ -41,12 +41,14 @@ impl Tiling {
             // What 8 does not divide is copied to where sectors begin.
             let in_sectors = [!side.is_multiple_of(8) || side.is_multiple_of(16); 2];
             let shape = Shape { sizes: [1, m, n, k], bytes: 2, scaling: 0.0, in_sectors };
-            let all = hopper::FINE_WIDTHS.map(Tiles::Columns).into_iter().chain([Tiles::Tall]);
-            let block = match shape.fastest(info.multiprocessors, all) {
-                Some(Tiles::Columns(columns)) => [hopper::BLOCK_M, columns],
-                _ => hopper::TALL,
-            };
-            Self::on_hopper(info, block, None)
+            // Only where TMA can store C may operands be swapped.
+            let narrow = hopper::NARROW.map(Tiles::Narrow).into_iter().filter(|_| side.is_multiple_of(8));
+            let all = hopper::FINE_WIDTHS.map(Tiles::Columns).into_iter().chain(narrow).chain([Tiles::Tall]);
+            match shape.fastest(info.multiprocessors, all) {
+                Some(Tiles::Columns(columns)) => Self::on_hopper(info, [hopper::BLOCK_M, columns], None),
+                Some(Tiles::Narrow(rows)) => Self::narrow(info, rows),
+                _ => Self::on_hopper(info, hopper::TALL, None),
+            }
         } else {
             Self::of_any(info)
         }
@@ -71,6 +73,13 @@ impl Tiling {
         let rows = blocks * rows;
         let at_once = info.multiprocessors as usize / blocks;
         Self { rows, columns, part, depth, at_once, blocks, persistent: true, step, variant }
+    }
+
+    /// Of pairs of blocks that share columns of C, and have half of these rows each; in a square rows and columns do not differ.
+    fn narrow(info: &DeviceInfo, rows: u32) -> Self {
+        let of_block = Self::on_hopper(info, [hopper::BLOCK_M, rows / hopper::CLUSTER], None);
+        let rows_of_pair = hopper::BLOCK_M as usize;
+        Self { rows: rows_of_pair, columns: rows as usize, part: rows_of_pair, ..of_block }
     }
 
     /// Of the kernel that runs on every device, and takes operands that lie in no packs.

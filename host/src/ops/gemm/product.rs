@@ -161,8 +161,8 @@ impl<'a, A: Dtype, B: Dtype, C: Float> Problem<'a, A, B, C> {
         let operands = (&self.a, &self.b);
         let (Tiling { maps: [a, b, c_map], store, grid }, sizes) = match tiles {
             Tiles::Swapped(rows) | Tiles::Narrow(rows) => {
-                let columns =
-                    if tiles == Tiles::Narrow(rows) { hopper::BLOCK_M } else { hopper::CLUSTER * hopper::BLOCK_M };
+                let is_narrow = tiles == Tiles::Narrow(rows);
+                let columns = if is_narrow { hopper::NARROW_COLUMNS } else { hopper::SWAPPED_COLUMNS };
                 let tiling = Tiling::swapped(stream, operands, &mut self.c, &self.sizes, [rows, columns])?;
                 (tiling, operand::swapped(&self.sizes))
             }

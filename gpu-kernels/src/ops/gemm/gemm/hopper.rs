@@ -9,9 +9,9 @@ use super::super::epilogue::{Factor, Swapped};
 use super::super::hopper::{self, Halves, Matrices};
 
 pub use super::super::hopper::{
-    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, NARROW, NARROW_8, PANEL, PIECES_8,
-    STAGE_BYTES, STORE_M, SWAPPED, SWAPPED_8, SWAPPED_ROWS, TALL, TALL_THREADS, THREADS, TILE, TILES, UNITS, WARP_ROWS,
-    WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
+    ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, NARROW, NARROW_8, NARROW_COLUMNS, PANEL,
+    PIECES_8, STAGE_BYTES, STORE_M, SWAPPED, SWAPPED_8, SWAPPED_COLUMNS, SWAPPED_ROWS, TALL, TALL_THREADS, THREADS,
+    TILE, TILES, UNITS, WARP_ROWS, WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
 };
 
 /// Depth of a stage.
@@ -93,7 +93,7 @@ pub unsafe fn gemm_tall<T: Half, C: Element, const A_MN: bool, const B_MN: bool>
 
 /// The same for rows that fill no tiles of 256, as Cᵀ = Bᵀ·Aᵀ: columns of C are the 256 rows of a tile, and rows of C its `N` columns.
 /// `a_map`, `b_map` and `problem` are those of the swapped operands, both K-major; C and `c_map` are those of the original,
-/// untransposed C.
+/// untransposed C, of which `c_map` stores `SWAPPED_ROWS` rows.
 ///
 /// # Safety
 /// As for [`gemm_hopper`], and `store` is [`TILES`] or [`ADD`].

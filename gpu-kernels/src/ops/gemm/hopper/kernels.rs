@@ -13,7 +13,7 @@ use super::{
     split, stages, sums,
 };
 
-/// The kernel whose tiles have [`BLOCK_N`] columns.
+/// The kernel whose tiles have [`BLOCK_N`](super::BLOCK_N) columns.
 #[inline(always)]
 pub(in super::super) unsafe fn run<M: Multiply<SUMS>, C: Element, E: Epilogue>(of: Matrices<'_, C>, epilogue: E)
 where
@@ -42,7 +42,7 @@ macro_rules! columns {
     }};
 }
 
-/// The one whose tiles have `N` columns, one of [`FINE_WIDTHS`]; of pieces of a product, if `each` is not 0.
+/// The one whose tiles have `N` columns, one of [`FINE_WIDTHS`](super::FINE_WIDTHS); of pieces of a product, if `each` is not 0.
 #[inline(always)]
 pub(in super::super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(
     of: Matrices<'_, C>,
@@ -80,7 +80,7 @@ pub(in super::super) unsafe fn run_by<M, C: Element, E: Epilogue, const N: u32>(
     }
 }
 
-/// The one of swapped operands of 8 bits, by tiles of `N` columns, one of [`SWAPPED_8`]; of pieces of a product, if `each` is not 0.
+/// The one of swapped operands of 8 bits, by tiles of `N` columns, one of [`SWAPPED_8`](super::SWAPPED_8); of pieces of a product, if `each` is not 0.
 #[inline(always)]
 pub(in super::super) unsafe fn run_swapped_8<M, S: Sum, C: Element, E: Epilogue, const N: u32>(
     of: Matrices<'_, C>,

@@ -80,9 +80,13 @@ pub const FINE_WIDTHS: [u32; 10] = [BLOCK_N, 240, 224, 208, 192, 160, 144, 128, 
 pub const FINE_WIDTHS_F32: [u32; 6] = [BLOCK_N, 192, 160, 128, 96, 64];
 /// Rows of C that tiles of swapped operands have, whose [`CLUSTER`] · [`BLOCK_M`] rows are columns of C.
 pub const SWAPPED: [u32; 7] = [208, 192, 160, 144, 128, 96, 64];
-/// Rows of C that pairs of blocks have where they share [`BLOCK_M`] of its columns.
+/// Columns of C that such tiles have.
+pub const SWAPPED_COLUMNS: u32 = CLUSTER * BLOCK_M;
+/// Rows of C that pairs of blocks have where they share [`NARROW_COLUMNS`] of it.
 pub const NARROW: [u32; 5] = [208, 160, 128, 96, 64];
-/// The same of operands of 8 bits.
+/// The columns.
+pub const NARROW_COLUMNS: u32 = BLOCK_M;
+/// What [`NARROW`] is, of operands of 8 bits.
 pub const NARROW_8: [u32; 4] = [224, 160, 128, 64];
 /// What [`SWAPPED`] is of pieces of products of 8 bits, and of whole ones.
 pub const PIECES_8: [u32; 3] = [208, 128, 64];

@@ -267,13 +267,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
 
     /// Launches tiles of this number of rows of C and 256 of its columns.
     fn launch_swapped(mut self, stream: &Stream, rows: u32) -> Result<()> {
-        let Tiling { maps: [b_map, a_map, c_map], store, grid } = Tiling::swapped(
-            stream,
-            (&self.a, &self.b),
-            &mut self.c,
-            &self.sizes,
-            [rows, hopper::CLUSTER * hopper::BLOCK_M],
-        )?;
+        let Tiling { maps: [b_map, a_map, c_map], store, grid } =
+            Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, [rows, hopper::SWAPPED_COLUMNS])?;
         let sizes = operand::swapped(&self.sizes);
         let args = (b_map, a_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes, store, self.each);
         self.note_work();
@@ -294,7 +289,7 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
     /// Launches tiles of this number of rows of C and 128 of its columns.
     fn launch_narrow(mut self, stream: &Stream, rows: u32) -> Result<()> {
         let Tiling { maps: [b_map, a_map, c_map], store, grid } =
-            Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, [rows, hopper::BLOCK_M])?;
+            Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, [rows, hopper::NARROW_COLUMNS])?;
         let sizes = operand::swapped(&self.sizes);
         let args = (b_map, a_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes, store);
         self.note_work();

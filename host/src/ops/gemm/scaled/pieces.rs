@@ -89,7 +89,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         let sizes = pieces.sizes(&self.sizes);
         let mut to = pieces.sums.view_mut();
         let Tiling { maps: [b, a, map], store, grid } =
-            Tiling::swapped(stream, (&self.a, &self.b), &mut to, &sizes, [rows, hopper::CLUSTER * hopper::BLOCK_M])?;
+            Tiling::swapped(stream, (&self.a, &self.b), &mut to, &sizes, [rows, hopper::SWAPPED_COLUMNS])?;
         let to = to.ptr_mut(stream)?;
         note_work(Bound::Tensor(A::DTYPE), [1, m, n, k]);
         launch(grid, (b, a, map, to, operand::swapped(&sizes), store, each))?;
