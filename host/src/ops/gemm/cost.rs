@@ -14,7 +14,7 @@ pub(crate) enum Tiles {
     Tall,
     /// Into tiles with this number of rows, with operands swapped.
     Swapped(u32),
-    /// Into tiles with this number of rows and half as many columns, with operands swapped, of which a block has half the rows.
+    /// Into tiles with this number of rows and 128 columns, with operands swapped, of which a block has half the rows.
     Narrow(u32),
     /// Into tiles with this number of columns, for each of several pieces along k, whose sum is a second launch.
     Pieces(u32),
