@@ -201,6 +201,28 @@ fn blocks_that_store_the_same_meet_at_any_moment() {
     assert!(go("%r2").iter().any(|f| f.kind == Kind::GlobalRace));
 }
 
+/// Stores of 32 bytes, the widest that there are, by one block after the other.
+#[test]
+fn wide_stores_are_compared_whole() {
+    let text = |last: &str| {
+        format!(
+            ".version 8.8\n.target sm_100\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n\
+             .reg .b32 %r<3>; .reg .b64 %rd<2>;\nld.param.u64 %rd1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, 7;\n\
+             st.global.v8.b32 [%rd1], {{%r2, %r2, %r2, %r2, %r2, %r2, %r2, {last}}};\nret;\n}}\n"
+        )
+    };
+    for (last, same) in [("%r2", true), ("%r1", false)] {
+        for o in all_options() {
+            let kernel = Module::parse(&text(last)).unwrap().kernel("k").unwrap();
+            let mut gpu = Gpu::new();
+            let p = gpu.alloc_with(&[0; 32], "p").to_le_bytes();
+            let launch = Launch { grid: [4, 1, 1], block: [1, 1, 1], args: &[&p], ..Launch::default() };
+            let findings = gpu.launch(&kernel, &launch, &o).unwrap_or_else(|f| panic!("{f}")).findings;
+            assert_eq!(findings.iter().any(|f| f.kind == Kind::GlobalRace), !same, "{last}: {findings:?}");
+        }
+    }
+}
+
 /// A loop whose store of each turn goes where the next lane has stored one turn before, another value: lanes of one store are compared with each
 /// other, and not with those of the turn before.
 #[test]

@@ -4,8 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::view::Far;
 
-/// What a lane stores, with zeros behind it.
-pub type Value = [u8; 16];
+/// What a lane stores, 32 bytes at most, with zeros behind it.
+pub type Value = [u8; 32];
 
 /// The warps that wait, with the addresses that they are about to store to and what.
 #[derive(Debug, Default)]
