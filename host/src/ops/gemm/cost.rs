@@ -1,6 +1,6 @@
 //! How long a product by tiles takes on Hopper, by a model of what bounds it, and so which tiles are picked.
 
-use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, CLUSTER, STAGE_BYTES, SWAPPED, TALL, WIDTHS};
+use gpu_kernels::ops::gemm::gemm::hopper::{BLOCK_M, CLUSTER, NARROW, STAGE_BYTES, SWAPPED, TALL, WIDTHS};
 use gpu_kernels::ops::gemm::gemm::skinny;
 
 use super::plan;
@@ -58,6 +58,11 @@ const SUMMED: f64 = 2.6e6;
 const QUARTER: [f64; 2] = [0.05, 0.13];
 
 impl Tiles {
+    /// All those of swapped operands and whole products.
+    pub(crate) fn of_swapped() -> impl Iterator<Item = Self> {
+        SWAPPED.map(Self::Swapped).into_iter().chain(NARROW.map(Self::Narrow))
+    }
+
     /// All those of pieces.
     pub(crate) fn of_pieces() -> impl Iterator<Item = Self> {
         WIDTHS.map(Self::Pieces).into_iter().chain(SWAPPED.map(Self::SwappedPieces))
@@ -146,7 +151,7 @@ impl Shape {
 
 #[cfg(test)]
 mod tests {
-    use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, NARROW, SWAPPED};
+    use gpu_kernels::ops::gemm::gemm::hopper::FINE_WIDTHS;
 
     use super::Tiles::{self, Columns, Narrow, Pieces, Swapped, SwappedPieces, Tall};
     use super::{Shape, plan};
@@ -156,8 +161,7 @@ mod tests {
     }
 
     fn fastest(m: u32, n: u32, k: u32) -> Tiles {
-        let whole =
-            FINE_WIDTHS.map(Columns).into_iter().chain([Tall]).chain(SWAPPED.map(Swapped)).chain(NARROW.map(Narrow));
+        let whole = FINE_WIDTHS.map(Columns).into_iter().chain([Tall]).chain(Tiles::of_swapped());
         shape(m, n, k).fastest(132, whole.chain(Tiles::of_pieces())).unwrap()
     }
 

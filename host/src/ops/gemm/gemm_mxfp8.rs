@@ -1,7 +1,7 @@
 //! Product of matrices in MXFP8.
 
 use cuda_std::launch::DevicePtr;
-use gpu_kernels::ops::gemm::gemm::hopper::{FINE_WIDTHS, NARROW, SWAPPED};
+use gpu_kernels::ops::gemm::gemm::hopper::FINE_WIDTHS;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::split::GEMM_SUM;
 use gpu_kernels::ops::gemm::gemm_mxfp8 as gk;
@@ -222,11 +222,7 @@ fn pays(stream: &Stream, sizes: [usize; 3], narrow: Option<f64>) -> bool {
         Some(narrow) => {
             let [m, n, k] = sizes.map(|size| size as u32);
             let shape = Shape { sizes: [1, m, n, k], bytes: 2, scaling: 0.0, in_sectors: [true; 2] };
-            let whole = FINE_WIDTHS
-                .map(Tiles::Columns)
-                .into_iter()
-                .chain(SWAPPED.map(Tiles::Swapped))
-                .chain(NARROW.map(Tiles::Narrow));
+            let whole = FINE_WIDTHS.map(Tiles::Columns).into_iter().chain(Tiles::of_swapped());
             let multiprocessors = stream.device().info().multiprocessors;
             let micros = whole.chain(Tiles::of_pieces()).map(|tiles| shape.micros(multiprocessors, tiles));
             [narrow, micros.fold(f64::INFINITY, f64::min)]

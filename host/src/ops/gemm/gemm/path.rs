@@ -2,7 +2,7 @@
 
 use core::iter;
 
-use gpu_kernels::ops::gemm::gemm::hopper::{self, BLOCK_K, BLOCK_N, NARROW, SWAPPED};
+use gpu_kernels::ops::gemm::gemm::hopper::{self, BLOCK_K, BLOCK_N};
 use gpu_kernels::ops::gemm::gemm::{pairs, skinny, thin};
 
 use super::super::cost::Shape;
@@ -236,7 +236,7 @@ impl Facts {
 
     fn whole(&self) -> impl Iterator<Item = Tiles> {
         let columns = self.widths().iter().copied().map(Columns);
-        columns.chain(SWAPPED.map(Swapped)).chain(NARROW.map(Narrow)).chain(iter::once(Tall))
+        columns.chain(Tiles::of_swapped()).chain(iter::once(Tall))
     }
 
     /// The fastest of these tiles into which C can be cut.

@@ -91,8 +91,7 @@ enum Path {
 impl Path {
     /// The fastest tiles that there are kernels of, if they take the product.
     fn tiles(facts: &Facts, stream: &Stream) -> Option<Tiles> {
-        let all = hopper::WIDTHS.map(Tiles::Columns).into_iter().chain(hopper::SWAPPED.map(Tiles::Swapped));
-        let all = all.chain(hopper::NARROW.map(Tiles::Narrow));
+        let all = hopper::WIDTHS.map(Tiles::Columns).into_iter().chain(Tiles::of_swapped());
         let fits = stream.device().supports_hopper() && facts.is_along_k();
         facts.fastest(stream, all).filter(|_| fits)
     }
