@@ -58,15 +58,19 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
 
 /// Whether others stand for a kernel. How wide the tiles of a product are, how its operands lie, and what C is stored in, do not depend on each
 /// other: there are kernels of every width and for both kinds of C whose operands both lie along k, and of the widest tiles for operands that lie in every way;
-/// and of 8 bits, of every width for one type of A and of two widths for the other.
+/// and of 8 bits, of every width for one type of A and of two widths for the other. So are clusters of a weight of few bits: of three and four
+/// blocks there are those of 16 and of 96 rows.
 fn repeats(symbol: &str) -> bool {
     let narrow = ["_n64", "_n128", "_n192"].iter().any(|width| symbol.ends_with(width));
     let two_widths = ["_n224", "_n208", "_n64"].iter().any(|width| symbol.ends_with(width));
     let of_e5m2 =
         ["gemm_fp8_narrow_f8e5m2_", "gemm_fp8_swapped_f8e5m2_"].iter().any(|kernel| symbol.starts_with(kernel));
     let in_f32 = ["gemm_hopper_f16_f32_", "gemm_hopper_bf16_f32_"].iter().any(|kernel| symbol.starts_with(kernel));
+    let large = ["_share3_", "_share4_"].iter().any(|share| symbol.contains(share));
+    let of_few_bits = ["gemm_w8a16_cluster_", "gemm_w4a16_cluster_"].iter().any(|kernel| symbol.starts_with(kernel));
     symbol.starts_with("gemm_hopper_") && (narrow || in_f32) && !symbol.contains("_a_mn0_b_mn0_")
         || of_e5m2 && !two_widths
+        || of_few_bits && large && !["_r16_", "_r96_"].iter().any(|rows| symbol.contains(rows))
         || symbol.starts_with("gemm_fine_") && symbol.contains("_b_mn1_")
         || symbol.starts_with("gemm_tall_") && !symbol.ends_with("_a_mn0_b_mn0")
 }

@@ -18,7 +18,7 @@
 //! one of four rows, a stage ahead.
 //!
 //! # Shared memory
-//! Of several rows of A, up to eight, 3 steps of 2 KiB per warp. On Hopper stages of 16 KiB and 512 bytes for each row
+//! Of several rows of A, up to eight, 3 steps of 2 KiB per warp, and of one 1 KiB for its sums. On Hopper stages of 16 KiB and 512 bytes for each row
 //! of A, from 64 rows on of half of that, as many as 216 KiB hold, or the half of it that is a team's or a block's of
 //! two. Elsewhere stages of 8 KiB, 512 bytes of scales and 256 for each row of A, 7 × 12.5 or 4 × 24.5. The sums lie
 //! where the stages were.
@@ -28,8 +28,8 @@
 //! f32. C is rounded once.
 //!
 //! # Cost
-//! The bytes of the weight and its scales, once: n·k·(1/2 + 4/128) over the bandwidth, 8.4 µs for 8192 × 8192 at 4.25 TB/s, where a copy of as many takes 12.9. An H200 takes 14.2 µs for one row of
-//! A, 15.3 for eight, 18.3 for 16, 19.9 for 32, 26 for 64, 37 for 128, 67 for 304, and 0.88 ms for 4096; with zero points the same within a few percent. A pair of integers costs two integer operations, of
+//! The bytes of the weight and its scales, once: n·k·(1/2 + 4/128) over the bandwidth, 8.4 µs for 8192 × 8192 at 4.25 TB/s, where a copy of as many takes 12.9. An H200 takes 14.3 µs for one row of
+//! A, 15.6 for eight, 18.7 for 16, 20 for 32, 26 for 64, 36 for 128, 67 for 304, and 0.88 ms for 4096, for 4096 × 14336 13.7, 17.9, 23, 25, 31 and 40; with zero points the same within a few percent. A pair of integers costs two integer operations, of
 //! which a scheduler does a warp's in two cycles, one fused multiply-add, and with bf16 a multiplication; with few rows of A 1.25 or 1.75 integer operations, and no multiplication.
 //!
 //! # Limits
@@ -43,7 +43,7 @@ use cuda_std::float::Half;
 use cuda_std::kernel;
 use cuda_std::launch::TensorMap;
 
-pub use super::weight_only::skinny::{MOST as SKINNY_MOST, ROWS as SKINNY_ROWS, lane_depth};
+pub use super::weight_only::skinny::{MOST as SKINNY_MOST, ROWS as SKINNY_ROWS, WARPS as SKINNY_WARPS, lane_depth};
 pub use super::weight_only::{DEPTH, PANEL_BYTES, Plan, ROWS, Sizes, blocks_per_multiprocessor};
 
 use super::weight_only::{Int4, THREADS, hopper, pending, run, shared_bytes, skinny};
@@ -51,15 +51,15 @@ use super::weight_only::{Int4, THREADS, hopper, pending, run, shared_bytes, skin
 /// Of an element.
 const BITS: u32 = 4;
 
-/// C of up to [`SKINNY_MOST`] rows of A, or of one, which is `ALONE`.
+/// C of up to [`SKINNY_MOST`] rows of A, or of one, which is `ALONE`, by blocks of `WARPS`.
 ///
 /// # Safety
 /// As for `weight_only::skinny`'s `run`; x of the grid counts blocks of [`SKINNY_ROWS`] of the weight.
 #[kernel(
-    dtypes(T: half), values(ALONE: false, true, ZEROS: false, true), block = skinny::THREADS, min_blocks = 2,
-    shared = { skinny::shared_bytes(ALONE, BITS) }, no_spills
+    dtypes(T: half), values(ALONE: false, true, WARPS: 8, 16, ZEROS: false, true), where(ALONE || WARPS == 8), block = 32 * WARPS, min_blocks = 16 / WARPS,
+    shared = { skinny::shared_bytes(ALONE, WARPS, BITS) }, no_spills
 )]
-pub unsafe fn gemm_w4a16_skinny<T: Half, const ALONE: bool, const ZEROS: bool>(
+pub unsafe fn gemm_w4a16_skinny<T: Half, const ALONE: bool, const WARPS: u32, const ZEROS: bool>(
     a: *const T,
     w: *const u8,
     scales: *const f32,
@@ -67,19 +67,20 @@ pub unsafe fn gemm_w4a16_skinny<T: Half, const ALONE: bool, const ZEROS: bool>(
     c: *mut T,
     sizes: Sizes,
 ) {
-    skinny::run::<Int4, T, ALONE, ZEROS>(a, w, scales, zeros, c, sizes);
+    skinny::run::<Int4, T, ALONE, WARPS, ZEROS>(a, w, scales, zeros, c, sizes);
 }
 
-/// C of up to `R` rows of A a block, in one wave of clusters or in `MANY` tiles.
+/// C of up to `R` rows of A a block, by clusters of `SHARE` blocks, which share k; `BLOCKS` fit on a multiprocessor.
 ///
 /// # Safety
 /// As for `weight_only::hopper`'s `run`.
 #[kernel(
-    dtypes(T: half), values(R: 16, 32, 64, 96, 128, 160, 192, MANY: false, true, ZEROS: false, true),
-    block = { Plan::of(R, BITS, MANY).threads() }, min_blocks = { Plan::of(R, BITS, MANY).blocks }, cluster = { Plan::of(R, BITS, MANY).share },
-    shared = { Plan::of(R, BITS, MANY).bytes() }, arch = "sm_90a", no_spills
+    dtypes(T: half), values(R: 16, 32, 64, 96, 128, 160, 192, SHARE: 1, 2, 3, 4, BLOCKS: 1, 2, ZEROS: false, true),
+    where(R < 96 && (SHARE == 2 || (SHARE == 1) == (BLOCKS == 2)) || R >= 96 && BLOCKS == 1),
+    block = { Plan::of(R, BITS, SHARE, BLOCKS).threads() }, min_blocks = { Plan::of(R, BITS, SHARE, BLOCKS).blocks }, cluster = { Plan::of(R, BITS, SHARE, BLOCKS).share },
+    shared = { Plan::of(R, BITS, SHARE, BLOCKS).bytes() }, arch = "sm_90a", no_spills
 )]
-pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const MANY: bool, const ZEROS: bool>(
+pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const SHARE: u32, const BLOCKS: u32, const ZEROS: bool>(
     weight: &TensorMap,
     vectors: &TensorMap,
     scales: *const f32,
@@ -88,13 +89,13 @@ pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const MANY: bool, cons
     sizes: Sizes,
 ) {
     match R {
-        16 => hopper::run::<Int4, T, 8, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
-        32 => hopper::run::<Int4, T, 16, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
-        64 => hopper::run::<Int4, T, 32, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
-        96 => hopper::run::<Int4, T, 48, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
-        128 => hopper::run::<Int4, T, 64, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
-        160 => hopper::run::<Int4, T, 80, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
-        _ => hopper::run::<Int4, T, 96, MANY, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        16 => hopper::run::<Int4, T, 8, SHARE, BLOCKS, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        32 => hopper::run::<Int4, T, 16, SHARE, BLOCKS, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        64 => hopper::run::<Int4, T, 32, SHARE, BLOCKS, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        96 => hopper::run::<Int4, T, 48, SHARE, BLOCKS, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        128 => hopper::run::<Int4, T, 64, SHARE, BLOCKS, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        160 => hopper::run::<Int4, T, 80, SHARE, BLOCKS, ZEROS>(weight, vectors, scales, zeros, c, sizes),
+        _ => hopper::run::<Int4, T, 96, SHARE, BLOCKS, ZEROS>(weight, vectors, scales, zeros, c, sizes),
     }
 }
 

@@ -6,7 +6,7 @@ use gpu_kernels::ops::gemm::gemm_w4a16 as gk;
 use gpu_kernels::ops::gemv::gemv::GEMV_SUM;
 use half::{bf16, f16};
 
-use super::weight_only::{Path, Problem, Scaling, WeightOnly, variants};
+use super::weight_only::{Path, Problem, Scaling, WeightOnly, by_plan, variants};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -109,54 +109,30 @@ fn launch<'a, T: Float + Half>(
     Problem { info: &INFO, a, w, scales, c }.launch(
         stream,
         path,
-        |alone, blocks, (a, w, scales, c, sizes)| {
+        |[alone, large], blocks, (a, w, scales, c, sizes)| {
             let args = (a, w, scales, zeros, c, sizes);
             // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size is zero, there
             // are blocks for all rows of the weight, k consists of whole packs and rows are aligned for them, and zero points
             // are read only if present.
             unsafe {
-                match (alone, asymmetric) {
-                    (false, false) => stream.launch::<gk::GemmW4a16Skinny<T, false, false>>(blocks, args),
-                    (false, true) => stream.launch::<gk::GemmW4a16Skinny<T, false, true>>(blocks, args),
-                    (true, false) => stream.launch::<gk::GemmW4a16Skinny<T, true, false>>(blocks, args),
-                    (true, true) => stream.launch::<gk::GemmW4a16Skinny<T, true, true>>(blocks, args),
+                match (alone, large, asymmetric) {
+                    (false, _, false) => stream.launch::<gk::GemmW4a16Skinny<T, false, 8, false>>(blocks, args),
+                    (false, _, true) => stream.launch::<gk::GemmW4a16Skinny<T, false, 8, true>>(blocks, args),
+                    (true, false, false) => stream.launch::<gk::GemmW4a16Skinny<T, true, 8, false>>(blocks, args),
+                    (true, false, true) => stream.launch::<gk::GemmW4a16Skinny<T, true, 8, true>>(blocks, args),
+                    (true, true, false) => stream.launch::<gk::GemmW4a16Skinny<T, true, 16, false>>(blocks, args),
+                    (true, true, true) => stream.launch::<gk::GemmW4a16Skinny<T, true, 16, true>>(blocks, args),
                 }
             }
         },
-        |(r, many), grid, (weight, vectors, scales, c, sizes)| {
+        |plan, grid, (weight, vectors, scales, c, sizes)| {
             let args = (weight, vectors, scales, zeros, c, sizes);
             // SAFETY: the same, with a cluster for each tile.
             unsafe {
-                match (r, many, asymmetric) {
-                    (16, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 16, false, false>>(grid, args),
-                    (16, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 16, false, true>>(grid, args),
-                    (16, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 16, true, false>>(grid, args),
-                    (16, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 16, true, true>>(grid, args),
-                    (32, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 32, false, false>>(grid, args),
-                    (32, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 32, false, true>>(grid, args),
-                    (32, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 32, true, false>>(grid, args),
-                    (32, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 32, true, true>>(grid, args),
-                    (64, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 64, false, false>>(grid, args),
-                    (64, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 64, false, true>>(grid, args),
-                    (64, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 64, true, false>>(grid, args),
-                    (64, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 64, true, true>>(grid, args),
-                    (96, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 96, false, false>>(grid, args),
-                    (96, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 96, true, false>>(grid, args),
-                    (96, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 96, false, true>>(grid, args),
-                    (96, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 96, true, true>>(grid, args),
-                    (160, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 160, false, false>>(grid, args),
-                    (160, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 160, true, false>>(grid, args),
-                    (160, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 160, false, true>>(grid, args),
-                    (160, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 160, true, true>>(grid, args),
-                    (192, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 192, false, false>>(grid, args),
-                    (192, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 192, true, false>>(grid, args),
-                    (192, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 192, false, true>>(grid, args),
-                    (192, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 192, true, true>>(grid, args),
-                    (_, false, false) => stream.launch::<gk::GemmW4a16Cluster<T, 128, false, false>>(grid, args),
-                    (_, false, true) => stream.launch::<gk::GemmW4a16Cluster<T, 128, false, true>>(grid, args),
-                    (_, true, false) => stream.launch::<gk::GemmW4a16Cluster<T, 128, true, false>>(grid, args),
-                    (_, true, true) => stream.launch::<gk::GemmW4a16Cluster<T, 128, true, true>>(grid, args),
-                }
+                by_plan!(plan, R, SHARE, BLOCKS => match asymmetric {
+                    false => stream.launch::<gk::GemmW4a16Cluster<T, R, SHARE, BLOCKS, false>>(grid, args),
+                    true => stream.launch::<gk::GemmW4a16Cluster<T, R, SHARE, BLOCKS, true>>(grid, args),
+                })
             }
         },
         |r, packed, grid, (a, w, scales, parts, sizes)| {

@@ -5,7 +5,7 @@ use gpu_kernels::ops::gemm::gemm_w8a16 as gk;
 use gpu_kernels::ops::gemv::gemv::GEMV_SUM;
 use half::{bf16, f16};
 
-use super::weight_only::{Path, Problem, Scaling, WeightOnly, variants};
+use super::weight_only::{Path, Problem, Scaling, WeightOnly, by_plan, variants};
 use crate::dispatch;
 use crate::ops::model::*;
 use crate::runtime::dtype::{DType, Float};
@@ -89,31 +89,20 @@ fn launch<'a, T: Float + Half>(
         path,
         // SAFETY: the tensors are live and have these sizes at these strides, c is borrowed mutably, no size is zero, there are
         // blocks for all rows of the weight, k consists of whole packs and rows are aligned for them.
-        |alone, blocks, args| unsafe {
-            match alone {
-                false => stream.launch::<gk::GemmW8a16Skinny<T, false>>(blocks, args),
-                true => stream.launch::<gk::GemmW8a16Skinny<T, true>>(blocks, args),
+        |kernel, blocks, args| unsafe {
+            match kernel {
+                [false, false] => stream.launch::<gk::GemmW8a16Skinny<T, false, 8>>(blocks, args),
+                [false, true] => stream.launch::<gk::GemmW8a16Skinny<T, false, 16>>(blocks, args),
+                [true, false] => stream.launch::<gk::GemmW8a16Skinny<T, true, 8>>(blocks, args),
+                [true, true] => stream.launch::<gk::GemmW8a16Skinny<T, true, 16>>(blocks, args),
             }
         },
-        |(r, many), grid, args| {
+        |plan, grid, args| {
             // SAFETY: the same, with a cluster for each tile.
             unsafe {
-                match (r, many) {
-                    (16, false) => stream.launch::<gk::GemmW8a16Cluster<T, 16, false>>(grid, args),
-                    (16, true) => stream.launch::<gk::GemmW8a16Cluster<T, 16, true>>(grid, args),
-                    (32, false) => stream.launch::<gk::GemmW8a16Cluster<T, 32, false>>(grid, args),
-                    (32, true) => stream.launch::<gk::GemmW8a16Cluster<T, 32, true>>(grid, args),
-                    (64, false) => stream.launch::<gk::GemmW8a16Cluster<T, 64, false>>(grid, args),
-                    (64, true) => stream.launch::<gk::GemmW8a16Cluster<T, 64, true>>(grid, args),
-                    (96, false) => stream.launch::<gk::GemmW8a16Cluster<T, 96, false>>(grid, args),
-                    (96, true) => stream.launch::<gk::GemmW8a16Cluster<T, 96, true>>(grid, args),
-                    (160, false) => stream.launch::<gk::GemmW8a16Cluster<T, 160, false>>(grid, args),
-                    (160, true) => stream.launch::<gk::GemmW8a16Cluster<T, 160, true>>(grid, args),
-                    (192, false) => stream.launch::<gk::GemmW8a16Cluster<T, 192, false>>(grid, args),
-                    (192, true) => stream.launch::<gk::GemmW8a16Cluster<T, 192, true>>(grid, args),
-                    (_, false) => stream.launch::<gk::GemmW8a16Cluster<T, 128, false>>(grid, args),
-                    (_, true) => stream.launch::<gk::GemmW8a16Cluster<T, 128, true>>(grid, args),
-                }
+                by_plan!(plan, R, SHARE, BLOCKS => {
+                    stream.launch::<gk::GemmW8a16Cluster<T, R, SHARE, BLOCKS>>(grid, args)
+                })
             }
         },
         |r, packed, grid, args| {

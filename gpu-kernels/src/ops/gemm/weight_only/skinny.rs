@@ -1,8 +1,8 @@
 //! The product with up to eight vectors: the weight goes from memory straight to registers, and from there into mma.sync.
 //!
-//! A warp takes [`ROWS`] rows of the weight and every eighth step of k, 64 bytes of each row. A lane loads 16
-//! neighbouring bytes of four rows, one step ahead. The eight warps of a block read neighbouring steps at the same
-//! time, so that DRAM has few pages open: with a contiguous range of k for each warp the kernel takes a third longer,
+//! A warp takes [`ROWS`] rows of the weight and every eighth or sixteenth step of k, 64 bytes of each row. A lane loads 16
+//! neighbouring bytes of four rows, one step ahead. The warps of a block, [`WARPS`] or, where a multiprocessor has no second
+//! block, twice as many, read neighbouring steps at the same time, so that DRAM has few pages open: with a contiguous range of k for each warp the kernel takes a third longer,
 //! and with more than one step in flight a tenth longer.
 //!
 //! **k in any order**, as in the form with stages: the assignment of elements to a fragment is free as long as the
@@ -29,10 +29,8 @@ const FRAGMENTS: usize = 2;
 pub const ROWS: u32 = 16 * FRAGMENTS as u32;
 /// The most vectors.
 pub const MOST: u32 = 8;
-/// Warps of a block, which share k.
-const WARPS: u32 = 8;
-/// Threads of a block.
-pub(in super::super) const THREADS: u32 = WARPS * 32;
+/// Warps of a block, which share k, if two blocks are to fit on a multiprocessor.
+pub const WARPS: u32 = 8;
 /// Bytes of a row in a step: 16 of each of four lanes.
 const STEP_BYTES: u32 = 64;
 /// Steps of the vectors that a ring holds.
@@ -53,10 +51,10 @@ const fn stage_bytes(bits: u32) -> u32 {
     MOST * vector_bytes(bits)
 }
 
-/// Of the sums of all warps, or of several vectors' rings, whose place they take.
-pub(in super::super) const fn shared_bytes(alone: bool, bits: u32) -> usize {
-    let sums = WARPS * ROWS * MOST * 4;
-    let rings = WARPS * STAGES * stage_bytes(bits);
+/// Of the sums of `warps`, or of several vectors' rings, whose place they take.
+pub(in super::super) const fn shared_bytes(alone: bool, warps: u32, bits: u32) -> usize {
+    let sums = warps * ROWS * MOST * 4;
+    let rings = warps * STAGES * stage_bytes(bits);
     assert!(sums <= rings);
     if alone { sums as usize } else { rings as usize }
 }
@@ -76,13 +74,13 @@ type Scaling = ([[f32; 2]; FRAGMENTS], u32);
 /// A lane's sums of each fragment.
 type Sums = [[f32; 4]; FRAGMENTS];
 
-/// C = A·Wᵀ of the block's rows, times `scales`; if `ALONE`, A has one row.
+/// C = A·Wᵀ of the block's rows, times `scales`, by blocks of `N` warps; if `ALONE`, A has one row.
 ///
 /// # Safety
 /// `a`, `w` and `c` are valid for these sizes at their strides, `scales` and, with `ZEROS`, `zeros` for each row of the weight and group; rows of `a` and `w` are at
 /// multiples of 16 bytes; no size is zero, `k` is a multiple of [`lane_depth`], `m` at most [`MOST`], and the scales are less than 2³².
 #[inline(always)]
-pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const ZEROS: bool>(
+pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const N: u32, const ZEROS: bool>(
     a: *const T,
     w: *const u8,
     scales: *const f32,
@@ -103,7 +101,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
         a,
         sizes,
         ring: memory.byte_add(warp * STAGES * stage_bytes(W::BITS)),
-        steps: Steps::of(all, warp, WARPS),
+        steps: Steps::of(all, warp, N),
         lane,
     };
     // A lane reads the scales of one of four steps, and passes them to the other lanes.
@@ -145,11 +143,14 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const ALONE: bool, const 
         sums_at.add(warp * ROWS * MOST + i as u32 * 32 + lane).write(*sum);
     }
     thread::sync_threads();
-    // As many threads as sums.
+    // As many threads as sums, or more.
     let (row, vector) = (thread::thread_idx_x() % ROWS, thread::thread_idx_x() / ROWS);
+    if vector >= MOST {
+        return;
+    }
     // The sum's position in a fragment.
     let place = (row / 8 * 2 + vector % 2) * 32 + row % 8 * 4 + vector / 2;
-    let sum = (0..WARPS).fold(0.0, |sum, warp| sum + sums_at.add(warp * ROWS * MOST + place).read());
+    let sum = (0..N).fold(0.0, |sum, warp| sum + sums_at.add(warp * ROWS * MOST + place).read());
     let row = row0 + row;
     if row < sizes.n && vector < sizes.m {
         let scale = if grouped { 1.0 } else { *scales.add(row as usize) };

@@ -56,7 +56,14 @@ impl<T: Half> Place<T> {
 /// of their rows; `c` is valid at its stride, `scales` and, with `ZEROS`, `zeros` for each row of the weight and group; no size is zero; there is a
 /// cluster for each tile.
 #[inline(always)]
-pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MANY: bool, const ZEROS: bool>(
+pub(in super::super) unsafe fn run<
+    W: Weight,
+    T: Half,
+    const NR: usize,
+    const SHARE: u32,
+    const BLOCKS: u32,
+    const ZEROS: bool,
+>(
     weight: &TensorMap,
     vectors: &TensorMap,
     scales: *const f32,
@@ -66,7 +73,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
 ) where
     [f32; NR]: Accumulators,
 {
-    let plan = const { Plan::of(2 * NR, W::BITS, MANY) };
+    let plan = const { Plan::of(2 * NR, W::BITS, SHARE, BLOCKS) };
     let warp = warp::warp_id_uniform();
     let (team, warp) = (warp / plan.warps(), warp % plan.warps());
     let memory = Memory { at: shared::dynamic(), plan, team };
@@ -74,7 +81,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
     if thread::thread_idx_x() == 0 {
         tma::prefetch_descriptor(weight);
         tma::prefetch_descriptor(vectors);
-        for team in 0..plan.teams {
+        for team in 0..plan.teams() {
             for stage in 0..plan.stages() {
                 let memory = Memory { team, ..memory };
                 memory.full(stage).init(1);
@@ -98,7 +105,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
 
     let [row, slice] = tile(&sizes, plan, thread::block_idx_x() / plan.share);
     let place = Place { c, row0: row * plan.rows(), vector0: slice * plan.r, sizes };
-    let member = rank * plan.teams + team;
+    let member = rank * plan.teams() + team;
     let steps = Steps::of(sizes.k.div_ceil(plan.depth()), member, plan.members());
     let loads = Loads { weight, vectors, row: place.row0, vector: place.vector0 };
     let groups = Groups { scales, zeros, row0: place.row0, n: sizes.n, k: sizes.k };
@@ -118,8 +125,9 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
         cluster::wait();
     }
     let eights = (sizes.m - place.vector0).min(plan.r).div_ceil(8);
+    let mine = plan.part().min(plan.warps() - rank * plan.part());
     if thread::thread_idx_x() == 0 {
-        memory.complete().arrive_expect_tx(plan.members() * plan.part() * eights * 4 * 32 * 4);
+        memory.complete().arrive_expect_tx(plan.members() * mine * eights * 4 * 32 * 4);
     }
     if !plan.is_apart() {
         // The sums overwrite the stages.
@@ -141,7 +149,7 @@ pub(in super::super) unsafe fn run<W: Weight, T: Half, const NR: usize, const MA
     memory.complete().wait_parity(0);
     let mut at = thread::thread_idx_x();
     let each = plan.r / 2 * 32;
-    while at < plan.part() * each {
+    while at < mine * each {
         let (warp, i, lane) = (at / each, at % each / 32, at % 32);
         let row = (rank * plan.part() + warp) * WARP_ROWS + lane / 4 + i / 2 % 2 * 8;
         let vector = i / 4 * 8 + lane % 4 * 2 + i % 2;

@@ -25,103 +25,116 @@ pub struct Plan {
     pub bits: u32,
     /// Blocks of a cluster.
     pub share: u32,
-    /// Of a block.
-    pub teams: u32,
     /// Blocks that are to fit on a multiprocessor.
     pub blocks: u32,
 }
 
 impl Plan {
-    /// The plan of a kernel for `r` vectors. If it has few tiles, each block of a cluster has a multiprocessor to
-    /// itself. If the tiles are `many` and take more than one wave, two blocks share a multiprocessor, so that one
-    /// streams while the other starts or ends, and with many vectors k is not split.
-    pub const fn of(r: usize, bits: u32, many: bool) -> Self {
-        let [share, teams, blocks] = match (r, many) {
-            (96.., false) => [2, 1, 1],
-            (96.., true) => [1, 1, 1],
-            (_, false) => [2, 2, 1],
-            (_, true) => [2, 1, 2],
-        };
-        Self { r: r as u32, bits, share, teams, blocks }
+    /// The plan of a kernel for `r` vectors, with clusters of `share` blocks, `blocks` of which fit on a multiprocessor.
+    #[inline(always)]
+    pub const fn of(r: usize, bits: u32, share: u32, blocks: u32) -> Self {
+        Self { r: r as u32, bits, share, blocks }
+    }
+
+    /// Teams of a block. With few vectors a multiprocessor has two, of one block or of two.
+    #[inline(always)]
+    pub const fn teams(self) -> u32 {
+        if self.r < 96 { 2 / self.blocks } else { 1 }
     }
 
     /// Rows of the weight that a block takes.
+    #[inline(always)]
     pub const fn rows(self) -> u32 {
         WARPGROUPS * WARPGROUP_ROWS
     }
 
     /// Elements of k in a stage.
+    #[inline(always)]
     pub const fn depth(self) -> u32 {
         self.row_bytes() * 8 / self.bits
     }
 
     /// Bytes of a row of the weight in a stage.
+    #[inline(always)]
     pub const fn row_bytes(self) -> u32 {
         if self.r >= 64 && self.bits < 8 { ROW_BYTES / 2 } else { ROW_BYTES }
     }
 
     /// Threads of a block.
+    #[inline(always)]
     pub const fn threads(self) -> u32 {
-        self.teams * WARPGROUPS * WARPGROUP
+        self.teams() * WARPGROUPS * WARPGROUP
     }
 
+    #[inline(always)]
     const fn weight_bytes(self) -> u32 {
         self.rows() * self.row_bytes()
     }
 
+    #[inline(always)]
     const fn vector_bytes(self) -> u32 {
         self.r * PANEL_BYTES
     }
 
+    #[inline(always)]
     pub(super) const fn stage_bytes(self) -> u32 {
         self.weight_bytes() + self.depth() / PANEL * self.vector_bytes()
     }
 
     /// Of a team.
+    #[inline(always)]
     pub(super) const fn stages(self) -> u32 {
-        216 * 1024 / self.blocks / self.teams / self.stage_bytes()
+        216 * 1024 / self.blocks / self.teams() / self.stage_bytes()
     }
 
     /// The number of teams, in all blocks of a cluster, among which k is split.
+    #[inline(always)]
     pub(super) const fn members(self) -> u32 {
-        self.share * self.teams
+        self.share * self.teams()
     }
 
     /// Of a team.
+    #[inline(always)]
     pub(super) const fn warps(self) -> u32 {
         WARPGROUPS * WARPGROUP / 32
     }
 
-    /// Warps whose sums a block adds.
+    /// Warps whose sums a block adds, or of the last one fewer.
+    #[inline(always)]
     pub(super) const fn part(self) -> u32 {
-        self.rows() / WARP_ROWS / self.share
+        (self.rows() / WARP_ROWS).div_ceil(self.share)
     }
 
     /// Of all teams.
+    #[inline(always)]
     const fn ring_bytes(self) -> u32 {
-        self.teams * self.stages() * self.stage_bytes()
+        self.teams() * self.stages() * self.stage_bytes()
     }
 
     /// Of what all members have for a block.
+    #[inline(always)]
     const fn sums_bytes(self) -> u32 {
         self.members() * self.part() * (self.r / 2) * 32 * 4
     }
 
     /// Whether there is room for the sums beside the stages. Otherwise they overwrite the stages after all blocks of
     /// the cluster have read them.
+    #[inline(always)]
     pub(super) const fn is_apart(self) -> bool {
         self.blocks * (self.ring_bytes() + self.sums_bytes()) <= 224 * 1024
     }
 
     /// Before the barriers.
+    #[inline(always)]
     const fn data_bytes(self) -> u32 {
         assert!(self.is_apart() || self.sums_bytes() <= self.ring_bytes());
         if self.is_apart() { self.ring_bytes() + self.sums_bytes() } else { self.ring_bytes() }
     }
 
     /// Of shared memory.
+    #[inline(always)]
     pub const fn bytes(self) -> usize {
-        let stages = (self.teams * self.stages()) as usize;
+        let stages = (self.teams() * self.stages()) as usize;
         self.data_bytes() as usize + (2 * stages + 2) * size_of::<Barrier>()
     }
 }
@@ -158,13 +171,13 @@ impl Memory {
 
     #[inline(always)]
     pub(super) fn empty(self, stage: u32) -> SharedPtr<Barrier> {
-        self.barrier((self.plan.teams + self.team) * self.plan.stages() + stage)
+        self.barrier((self.plan.teams() + self.team) * self.plan.stages() + stage)
     }
 
     /// Completes when no block of the cluster reads its stages any more.
     #[inline(always)]
     pub(super) fn read(self) -> SharedPtr<Barrier> {
-        self.barrier(2 * self.plan.teams * self.plan.stages())
+        self.barrier(2 * self.plan.teams() * self.plan.stages())
     }
 
     /// Completes when the sums of all members are here.
