@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use safetensors::SafeTensors;
-use safetensors::tensor::{Dtype as FileDtype, SafeTensorError, TensorView};
+use safetensors::tensor::{Dtype as FileDtype, Metadata, SafeTensorError, TensorView};
 
 use crate::ops::model::ArgInfo;
 use crate::runtime::dtype::DType;
@@ -20,15 +20,18 @@ pub fn read<'a>(path: &Path, args: impl IntoIterator<Item = &'a ArgInfo>) -> Res
     parse(path, &bytes, args)
 }
 
-/// All of a safetensors file. Of anything else the beginning: a device may have no end.
+/// All of a safetensors file, and no more than shows it where more follows. Of anything else the beginning: a device may have no end.
 pub(crate) fn bytes(mut file: impl Read) -> io::Result<Vec<u8>> {
     // The longest that the format allows.
     const HEADER: u64 = 100_000_000;
     let mut bytes = Vec::new();
     file.by_ref().take(8).read_to_end(&mut bytes)?;
     let length = bytes.as_slice().try_into().map(u64::from_le_bytes);
-    if length.is_ok_and(|length| (1..=HEADER).contains(&length)) {
-        file.read_to_end(&mut bytes)?;
+    let Some(length) = length.ok().filter(|length| (1..=HEADER).contains(length)) else { return Ok(bytes) };
+    file.by_ref().take(length).read_to_end(&mut bytes)?;
+    if let Ok(header) = serde_json::from_slice::<Metadata>(&bytes[8..]) {
+        // A byte more shows that the file goes on.
+        file.take((header.data_len() as u64).saturating_add(1)).read_to_end(&mut bytes)?;
     }
     Ok(bytes)
 }
@@ -185,8 +188,11 @@ mod tests {
         for byte in [0, 1, 0xFF] {
             assert_eq!(bytes(io::repeat(byte).take(1 << 20)).unwrap(), [byte; 8]);
         }
-        let whole = header("{}", &[]);
+        let whole = header(r#"{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#, &[7; 4]);
         assert_eq!(bytes(&whole[..]).unwrap(), whole);
+        assert_eq!(bytes(whole.chain(io::repeat(0).take(1 << 20))).unwrap().len(), whole.len() + 1);
+        let no_header = header("{", &[]);
+        assert_eq!(bytes(no_header.chain(io::repeat(0).take(1 << 20))).unwrap(), no_header);
         assert_eq!(bytes(&whole[..3]).unwrap(), whole[..3]);
     }
 

@@ -1,12 +1,12 @@
 //! Traces that programs wrote of themselves, read back as what they recorded.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::runtime::error::{Error, Result};
+use crate::runtime::file;
 use crate::runtime::profile::{Clock, Cuda, Launch, Profile, Span};
 
 #[derive(Deserialize)]
@@ -57,7 +57,7 @@ struct Args {
 
 /// What `Profile::chrome_trace`, or a program that was recorded as a whole, wrote into a file: all threads in one profile.
 pub fn read(path: &Path) -> Result<Profile> {
-    let text = fs::read_to_string(path).map_err(|error| Error::file(path, format!("cannot be read: {error}")))?;
+    let text = file::text(path).map_err(|error| Error::file(path, format!("cannot be read: {error}")))?;
     parse(&text).map_err(|error| Error::file(path, format!("is no trace: {error}")))
 }
 

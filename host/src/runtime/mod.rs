@@ -6,6 +6,7 @@ pub(crate) mod device;
 pub(crate) mod dtype;
 pub(crate) mod environment;
 pub(crate) mod error;
+pub(crate) mod file;
 pub(crate) mod host_tensor;
 mod info;
 pub mod kernels;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::dtype::DType;
 use super::error::{Error, Result, printable};
-use super::kernels;
+use super::{file, kernels};
 
 /// Names the file to use instead of the one in the user's cache; `off` does without.
 pub(crate) const ENV: &str = "WARPSMITH_TUNED";
@@ -95,14 +95,14 @@ impl Tuned {
     }
 
     fn checked(path: &Path, gpu: &str) -> Result<Self, Unusable> {
-        let text = std::fs::read_to_string(path).map_err(|error| Unusable::broken(error.to_string()))?;
+        let text = file::text(path).map_err(|error| Unusable::broken(error.to_string()))?;
         Self::parse(&text, gpu)
     }
 
     /// The GPU that a file says it was written for.
     #[cfg(feature = "cli")]
     pub(crate) fn gpu_of(path: &Path) -> Option<String> {
-        let text = std::fs::read_to_string(path).ok()?;
+        let text = file::text(path).ok()?;
         text.lines().find_map(|line| Some(line.trim().strip_prefix("gpu ")?.trim().to_owned()))
     }
 

@@ -1,6 +1,5 @@
 //! The file formats of results.
 
-use std::fs;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use crate::check::bench::{self, PeerRow, Row};
 use crate::check::pictures::LessonTaken;
 use crate::check::verify::Status;
 use crate::runtime::error::{Error, Result, printable};
+use crate::runtime::file;
 
 /// A file of results.
 #[derive(Clone, Debug)]
@@ -83,7 +83,7 @@ const KINDS: &str = "what `bench --out`, `verify --json` or `lesson --json` writ
 impl Document {
     /// Reads a file. `None` if it is JSON, but not results of a known kind.
     pub(crate) fn read(path: &Path) -> Result<Option<Self>> {
-        let text = fs::read_to_string(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
+        let text = file::text(path).map_err(|e| Error::file(path, format!("cannot be read: {e}")))?;
         Self::parse(path, &text)
     }
 

@@ -110,4 +110,11 @@ fn launches_go_on_without_a_cache_but_not_with_a_name_that_is_none() {
     }
     std::fs::write(&file, [0xff]).unwrap();
     assert!(follows(&named).is_err());
+    #[cfg(unix)]
+    {
+        let endless = PathBuf::from("/dev/zero");
+        assert_eq!(follows(&Place::Cache(endless.clone())), Ok(false));
+        let error = follows(&Place::Named(endless)).unwrap_err();
+        assert_eq!(error, "/dev/zero: WARPSMITH_TUNED names it: it is no text");
+    }
 }
