@@ -106,12 +106,18 @@ impl Tuned {
         text.lines().find_map(|line| Some(line.trim().strip_prefix("gpu ")?.trim().to_owned()))
     }
 
-    /// Writes them, in place of what the file held. Folders that are missing are made.
+    /// Writes them, in place of what the file held. Folders that are missing are made, symbolic links stay.
     ///
     /// # Errors
     /// [`Error::Unwritten`] if that is not possible.
     pub fn write(&self, path: &Path, gpu: &str) -> Result<()> {
         let unwritten = |error: std::io::Error| Error::Unwritten { path: path.to_owned(), reason: error.to_string() };
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let path = target.as_path();
+        if path.exists() && !path.is_file() {
+            // A device, in whose place no file must come.
+            return Err(unwritten(std::io::Error::other("it is no file")));
+        }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         folder.map_or(Ok(()), std::fs::create_dir_all).map_err(unwritten)?;
         // The file is written beside its place and then renamed, so that a reader sees either the old or the new file as a whole.

@@ -118,3 +118,20 @@ fn launches_go_on_without_a_cache_but_not_with_a_name_that_is_none() {
         assert_eq!(error, "/dev/zero: WARPSMITH_TUNED names it: it is no text");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn links_and_devices_are_not_replaced() {
+    use std::os::unix::fs::symlink;
+
+    let folder = tempfile::tempdir().unwrap();
+    let [file, link, device] = ["tuned.txt", "link", "device"].map(|name| folder.path().join(name));
+    std::fs::write(&file, "").unwrap();
+    symlink(&file, &link).unwrap();
+    symlink("/dev/null", &device).unwrap();
+    Tuned::default().write(&link, GPU).unwrap();
+    assert!(link.is_symlink() && Tuned::read(&file, GPU).unwrap().is_empty());
+    let error = Tuned::default().write(&device, GPU).unwrap_err().to_string();
+    assert!(error.ends_with("device: cannot be written to the end: it is no file"), "{error}");
+    assert!(device.is_symlink());
+}
