@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use serde_json::json;
 use warpsmith::check::registry::OPERATORS;
 use warpsmith::check::{io, random};
 use warpsmith::ops::model::{CaseClass, Operator};
@@ -63,4 +64,25 @@ fn outputs_may_take_the_place_of_inputs() {
         fs::write(at("inputs"), &inputs).unwrap();
     }
     assert_eq!(fs::read(at("hard")).unwrap(), inputs, "under its other name the file is the old one");
+}
+
+#[test]
+fn a_page_does_not_take_the_place_of_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let row = json!({ "op": "ew.relu", "case": "n=4", "variant": "auto", "status": "pass", "max_err": 0.5 });
+    let results = json!({ "executed": true, "backend": "sim", "rows": [row] }).to_string();
+    for name in ["first.json", "second.json"] {
+        fs::write(at(name), &results).unwrap();
+    }
+    let run = warpsmith(&["report", &at("first.json"), &at("second.json")]);
+    assert_eq!(run.code, USAGE, "{}", run.out);
+    let said = "first.json: cannot be written: it holds results, and the page's name comes first\n";
+    assert!(run.err.ends_with(said), "{}", run.err);
+    assert_eq!(fs::read_to_string(at("first.json")).unwrap(), results);
+    // A page may be written again.
+    for _ in 0..2 {
+        let run = warpsmith(&["report", &at("page.html"), &at("second.json")]);
+        assert_eq!(run.code, 0, "{}", run.err);
+    }
 }

@@ -23,6 +23,9 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args, ui: &mut Ui) -> Result<Outcome> {
     super::writable(&args.out)?;
+    if args.out.is_file() && report::Document::read(&args.out).is_ok_and(|results| results.is_some()) {
+        return Err(Error::file(&args.out, "cannot be written: it holds results, and the page's name comes first"));
+    }
     let documents = report::read(&args.results)?;
     let command = super::command_line();
     let page = report::page(&documents, &command)?;
