@@ -59,10 +59,12 @@ impl Placement {
     pub(super) fn new(meta: &TensorMeta, arrangement: Arrangement) -> Self {
         let strides = arrangement.strides(&meta.shape);
         let distinct = arrangement.distinct(meta.shape.len());
+        // Without elements there is none to repeat either.
+        let is_empty = meta.shape.contains(&0);
         let elements: usize = distinct.iter().map(|dim| meta.shape[*dim]).product();
         let run = distinct.last().map_or(1, |inner| meta.shape[*inner]);
         let pitch = run + if meta.shape.len() >= 2 { arrangement.row_pad } else { 0 };
-        let (run, runs) = if elements == 0 { (0, 0) } else { (run, elements / run) };
+        let (run, runs) = if is_empty { (0, 0) } else { (run, elements / run) };
         let start = GUARD + arrangement.offset;
         Self { dtype: meta.dtype, shape: meta.shape.clone(), strides, start, run, runs, pitch }
     }

@@ -49,6 +49,17 @@ fn permuted_and_broadcast_tensors_have_their_strides() {
     let shared = place(DType::I32, &[2, 3], Arrangement::DENSE.broadcast(&[0]));
     assert_eq!((shared.strides(), shared.elements()), (&[0, 1][..], 2 * GUARD + 3));
     assert_eq!(shared.effective(values).unwrap().to_f64(), [4.0, 5.0, 6.0, 4.0, 5.0, 6.0]);
+
+    for shape in [[0, 3], [3, 0], [0, 0]] {
+        for broadcast in [&[0][..], &[1], &[0, 1]] {
+            let empty = place(DType::I32, &shape, Arrangement::DENSE.row_pad(1).broadcast(broadcast));
+            let nothing = HostTensor::new(DType::I32, shape, Vec::new()).unwrap();
+            assert_eq!(empty.elements(), 2 * GUARD, "{shape:?} along {broadcast:?}");
+            assert!(empty.dense().is_none_or(|places| places.is_empty()), "{shape:?} along {broadcast:?}");
+            assert_eq!(empty.effective(nothing.clone()).unwrap(), nothing);
+            assert_eq!(empty.damage(&empty.filled(&[], FIRST), FIRST), None);
+        }
+    }
 }
 
 #[test]
