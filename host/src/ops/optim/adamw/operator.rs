@@ -124,6 +124,8 @@ impl Operator for Adamw {
                 ["grads", "m", "v"]
                     .into_iter()
                     .fold(Case::boundary(info, dtype, n(9)), |case, name| case.values(name, Values::Constant(0.0))),
+                // Infinite weights among others.
+                Case::boundary(info, dtype, n(600)).values(self.weights(), Values::Specials),
                 with_norm(Case::boundary(info, dtype, n(100)), 0.25),
                 with_norm(Case::boundary(info, dtype, n(100)), f64::NAN),
             ]);
@@ -213,9 +215,7 @@ impl Operator for Adamw {
                 "m" => m,
                 "v" => v,
                 _ => {
-                    weights[i]
-                        - lr * weight_decay * weights[i]
-                        - lr * unbiased(m, beta1) / (unbiased(v, beta2).sqrt() + eps)
+                    weights[i] * (1.0 - lr * weight_decay) - lr * unbiased(m, beta1) / (unbiased(v, beta2).sqrt() + eps)
                 }
             }
         };
