@@ -2,9 +2,10 @@
 
 use std::error::Error as _;
 
+use warpsmith::check::io;
 use warpsmith::ops::{self, Attention, Entropy, Epilogue, Linear, Philox};
-use warpsmith::{Error, Stream, Tensor, f16};
-use warpsmith_tests::device;
+use warpsmith::{Error, HostTensor, Stream, Tensor, f16};
+use warpsmith_tests::{device, warpsmith};
 
 fn said<T>(result: warpsmith::Result<T>) -> String {
     result.map(drop).unwrap_err().to_string()
@@ -124,4 +125,24 @@ fn a_result_without_a_possible_shape_is_named() {
 fn works(stream: &Stream) {
     let x = Tensor::from_slice(stream, [2], &[-1.0f32, 2.0]).unwrap();
     assert_eq!(ops::relu(stream, &x).unwrap().to_vec(stream).unwrap(), [0.0, 2.0]);
+}
+
+#[test]
+fn the_command_names_what_there_is_no_memory_for() {
+    let Some(_device) = device() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let x = HostTensor::from_slice([1, 1, 1, 4], &[0.0f32; 4]).unwrap();
+    io::write(&folder.path().join("in"), &[("x", x)]).unwrap();
+    for (repeat, said) in [
+        (1u64 << 40, "error: repeat_kv: `y`: out of device memory: 16384.0 GiB requested, "),
+        (
+            i64::MAX as u64,
+            "error: repeat_kv: `y` is too large: [1, 9223372036854775807, 1, 4] has more than 2^63 elements",
+        ),
+    ] {
+        let set = format!("repeat={repeat}");
+        let run = warpsmith(&["run", "repeat_kv", "--input", &at("in"), "--output", &at("out"), "--set", &set]);
+        assert!(run.code != 0 && run.err.starts_with(said), "{}", run.err);
+    }
 }

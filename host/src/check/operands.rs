@@ -51,10 +51,11 @@ impl Operands {
             let made = if arg.role == Role::In { None } else { outputs.next() };
             let arrangement = arrangement(arg.name);
             let arranged = match (input, made) {
-                (Some(host), _) => Arranged::filled(stream, host, arrangement)?,
-                (None, Some(meta)) => Arranged::uninit(stream, meta.dtype, &meta.shape, arrangement)?,
+                (Some(host), _) => Arranged::filled(stream, host, arrangement),
+                (None, Some(meta)) => Arranged::uninit(stream, meta.dtype, &meta.shape, arrangement),
                 (None, None) => continue,
             };
+            let arranged = arranged.map_err(|error| error.of(op.info().name, arg.name))?;
             arranged.tensor.set_name(arg.name);
             let list = if arg.role == Role::In { &mut operands.read } else { &mut operands.written };
             list.push((arg.name, arranged));
