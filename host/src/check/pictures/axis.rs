@@ -1,6 +1,6 @@
 //! Axes: a linear one, a logarithmic one, and one whose ticks are powers of two. All of one type, so that every chart is.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 
@@ -27,13 +27,19 @@ pub(crate) struct Axis {
     ticks: Vec<f64>,
 }
 
+/// Magnitudes that have a place: the ends and ticks around them are numbers too, neither 0 nor infinite.
+const PLACED: RangeInclusive<f64> = 1e-300..=1e300;
+
 /// The maximum number of ticks of an axis.
 const MOST_TICKS: usize = 8;
 
 impl Axis {
-    /// An axis that covers `values`; those that are not finite, or cannot be placed on the scale, are ignored.
+    /// An axis that covers `values`; those that are not finite, or have no place on the scale, are ignored.
     pub(crate) fn around(scale: Scale, values: impl IntoIterator<Item = f64>) -> Self {
-        let placed = |v: &f64| v.is_finite() && (scale == Scale::Linear || *v > 0.0);
+        let placed = |v: &f64| match scale {
+            Scale::Linear => v.abs() <= *PLACED.end() / 2.0,
+            _ => PLACED.contains(v),
+        };
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.into_iter().filter(placed) {
             (least, most) = (least.min(value), most.max(value));
@@ -54,7 +60,7 @@ impl Axis {
     }
 
     fn linear(from: f64, most: f64) -> Self {
-        let span = if most > from { most - from } else { 1.0 };
+        let span = if PLACED.contains(&(most - from)) { most - from } else { 1.0 };
         let rough = span / (MOST_TICKS - 2) as f64;
         let power = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|s| s * power).find(|s| *s >= rough).unwrap_or(rough);
@@ -186,7 +192,19 @@ mod tests {
     #[test]
     fn whatever_the_values_are_a_place_is_a_number() {
         for scale in [Scale::Linear, Scale::Log, Scale::Bytes, Scale::Doublings] {
-            for values in [&[][..], &[0.0], &[f64::NAN, -1.0], &[5.0], &[f64::INFINITY, 3.0], &[1e-300, 1e300]] {
+            let (least, most) = (f64::from_bits(1), f64::MAX);
+            for values in [
+                &[][..],
+                &[0.0],
+                &[f64::NAN, -1.0],
+                &[5.0],
+                &[f64::INFINITY, 3.0],
+                &[1e-300, 1e300],
+                &[0.0, 1e300],
+                &[least],
+                &[least, 1.0, most],
+                &[-most, most],
+            ] {
                 let axis = Axis::around(scale, values.iter().copied());
                 assert!(
                     axis.ticks.len() <= 2 * MOST_TICKS && axis.ends().0 < axis.ends().1,
