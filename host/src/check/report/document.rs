@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::check::bench::{self, PeerRow, Row};
+use crate::check::lessons::Rung;
 use crate::check::pictures::LessonTaken;
 use crate::check::verify::Status;
 use crate::runtime::error::{Error, Result, printable};
@@ -169,6 +170,13 @@ fn check_lesson(lesson: &LessonTaken) -> Result<(), String> {
         }
         check("at_least_ms", run.at_least_ms.unwrap_or(0.0), 0.0)?;
         check("ms", run.time.as_ref().map_or(0.0, |time| time.ms), 0.0)?;
+    }
+    for rung in &lesson.ladder {
+        let times = [rung.at_least_ms, rung.expected_ms, rung.ms, rung.cublas_ms];
+        for ms in times.into_iter().flatten() {
+            check("ms", ms, f64::MIN_POSITIVE)?;
+            check("flops", Rung::rate(rung.flops, ms), f64::MIN_POSITIVE)?;
+        }
     }
     Ok(())
 }

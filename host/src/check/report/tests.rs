@@ -161,6 +161,15 @@ fn what_is_no_result_is_refused_by_its_name() {
     let empty = r#"{"device":"GPU","driver":"","backend":"","command":"","rows":[]}"#;
     assert!(refused(empty).contains("has no rows"));
     assert!(refused(r#"{"lesson":{"name":"x"}}"#).contains("is not a whole lesson: missing field"));
+    let rung = |flops: f64, ms: f64| {
+        let rung = format!(r#"{{"n":8,"alignment":8,"path":"whole","flops":{flops},"waves":1,"cublas_ms":{ms}}}"#);
+        let run = r#"{"label":"a","counts":[]}"#;
+        let rest = r#""claim":["a","b"],"simulated":"H100","gpu":null,"conclusion":"c""#;
+        format!(r#"{{"lesson":{{"name":"matrix",{rest},"runs":[{run}],"ladder":[{rung}]}}}}"#)
+    };
+    assert!(document(&rung(1.0, 0.5)).unwrap().is_some());
+    assert!(refused(&rung(1.0, 0.0)).contains("`ms` = 0 is no such number"));
+    assert!(refused(&rung(0.0, 0.5)).contains("`flops` = 0 is no such number"));
     assert!(refused(r#"{"executed":true,"rows":[]}"#).contains("has no rows"));
     for other in ["{}", "[]", "3", "null", r#"{"passed":true,"steps":[]}"#] {
         assert!(document(other).unwrap().is_none(), "{other}");
