@@ -69,9 +69,12 @@ impl Exact {
             Normalisation::Constant(divisor) => 1.0 / f64::from(divisor),
         };
         let (log_prob, advantage) = (self.log_probs[token], self.advantages[at]);
-        let ratio = self.old.as_ref().map_or(1.0, |old| (log_prob - old[token]).exp());
+        // Beyond f32 it is infinite.
+        let exp = |x: f64| if x.exp() > f64::from(f32::MAX) { f64::INFINITY } else { x.exp() };
+        let ratio = self.old.as_ref().map_or(1.0, |old| exp(log_prob - old[token]));
         let (free, clipped) = (ratio * advantage, ratio.clamp(self.bounds[0], self.bounds[1]) * advantage);
-        let mut loss = -free.min(clipped);
+        // Not f64::min, which ignores NaN.
+        let mut loss = -if free > clipped { clipped } else { free };
         let mut slope = if free > clipped { 0.0 } else { -free };
         if let Some(reference) = &self.reference {
             let apart = reference[token] - log_prob;
@@ -84,5 +87,36 @@ impl Exact {
     /// The sum of what all tokens add.
     pub(in crate::ops::loss) fn total(&self) -> f64 {
         (0..self.targets.len()).map(|token| self.token(token).0).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_number_and_what_overflows_shows() {
+        let token = |log_prob, old, advantage| {
+            let exact = Exact {
+                log_probs: vec![log_prob],
+                old: Some(vec![old]),
+                reference: None,
+                targets: vec![1.0],
+                advantages: vec![advantage],
+                sequences: Some(vec![0..1]),
+                classes: 8.0,
+                ignored: -100.0,
+                bounds: [0.75, 1.25],
+                beta: 0.0,
+                normalisation: Normalisation::Tokens,
+            };
+            exact.token(0)
+        };
+        assert_eq!(token(-1.0, -1.0, 2.0), (-2.0, -2.0));
+        assert_eq!(token(0.0, -100.0, 2.0), (-2.5, 0.0));
+        assert_eq!(token(0.0, -100.0, -2.0), (f64::INFINITY, f64::INFINITY));
+        let (loss, slope) = token(0.0, -100.0, 0.0);
+        assert!(loss.is_nan() && slope.is_nan());
+        assert!(token(f64::NAN, -1.0, 2.0).0.is_nan());
     }
 }

@@ -30,7 +30,8 @@ use crate::runtime::view::View;
 ///
 /// All tensors are contiguous. The work is queued on `stream`; invalid offsets and targets are known only after it is done:
 /// [`RowLosses::value`] reports them. A token whose target is negative has a loss of NaN and gradient 0; if the offsets are
-/// invalid, so have all tokens. NaN log-probabilities, and ratios that overflow f32 with an advantage of 0, give NaN.
+/// invalid, so have all tokens. NaN log-probabilities of tokens that have an old one or a reference's, and ratios that overflow f32
+/// with an advantage of 0, give NaN; with neither, the loss of a token is that of the ratio 1 whatever its log-probability is.
 ///
 /// # Errors
 /// [`Error::Shape`](crate::Error::Shape) if the shapes do not fit, [`Error::Layout`](crate::Error::Layout) if anything is not contiguous,
