@@ -142,3 +142,61 @@ fn what_has_no_end_or_too_much_is_an_error_with_its_line() {
         assert!(error.contains(&format!("line {line}")) && error.contains(says), "{error}");
     }
 }
+
+#[test]
+fn names_are_declared_once() {
+    let k = ".visible .entry k(.param .u64 o) { ret; }";
+    let inside = |body: &str| format!(".visible .entry k(.param .u64 o)\n{{ {body} ret; }}");
+    let load = |front: &str| {
+        let text = format!(".version 8.6\n.target sm_90a\n.address_size 64\n{front}");
+        Module::parse(&text).and_then(|m| m.kernel("k").map(drop)).map_err(|e| e.to_string())
+    };
+    for (body, says) in [
+        (".reg .b32 %r<5>; .reg .b64 %r1;", "a second register `%r1`"),
+        (".reg .b64 %r01; .reg .b32 %r<5>;", "a second register `%r01`"),
+        (".reg .b32 %r<3>; .reg .b32 %r<5>;", "a second register `%r<5>`"),
+        (".reg .b32 r<5>; .shared .b32 r1;", "a second variable `r1`"),
+        (".shared .b32 s; .local .b64 s;", "a second variable `s`"),
+        (".shared .b32 o;", "a second variable `o`"),
+        (".shared .b32 L; L:", "a second variable `L`"),
+        ("L: .callprototype _ (.param .b32 _); L:", "a second label `L`"),
+        (".shared .b32 s[];", "`s` has no size"),
+    ] {
+        let e = load(&inside(body)).expect_err(body);
+        assert!(e.contains("line 5") && e.contains(says), "{body}: {e}");
+    }
+    for (front, says) in [
+        (".global .b32 s; .shared .b32 s;", "a second variable `s`"),
+        (".extern .shared .b32 s[]; .extern .shared .b64 s[];", "`s` was declared with another type"),
+        (".extern .global .b32 s[4]; .global .b32 s[8];", "`s` was declared with another type or size"),
+        (".global .b32 k;", "a variable is called `k` too"),
+        (".func f() { ret; } .global .b32 f;", "a function is called `f` too"),
+        (".func f() { ret; } .func f();", "a second function `f`"),
+        (".func f(.param .b32 x); .func f(.param .u32 x) { ret; }", "`f` was declared with other parameters"),
+        (".func (.param .b32 r) f(); .func f() { ret; }", "`f` was declared with other parameters"),
+        (".func k(.param .u64 o);", "`k` was declared with other parameters"),
+        (".entry k(.param .u32 o);", "`k` was declared with other parameters"),
+    ] {
+        let e = load(&format!("{front}\n{k}")).expect_err(front);
+        assert!(e.contains(says), "{front}: {e}");
+    }
+    for good in [
+        inside(".reg .b32 %r<5>; .reg .b64 %r5; { .reg .b64 %r1; .reg .f32 %r<1>; } { .reg .b32 o; }"),
+        inside(".reg .b32 %r, %r1<5>, %r<20>, k, r<3>; r1: { r1: }"),
+        format!(".extern .shared .b32 s[]; .extern .shared .align 16 .b32 s[]; .visible .entry k(.param .u64 a);\n{k}"),
+        format!(".extern .global .b32 s[]; .visible .global .b32 s[4]; .extern .global .b32 s[];\n{k}"),
+        format!(".func f(.param .b32 a); .func f(.param .b32 b); .func f(.param .b32 c) {{ ret; }}\n{k}"),
+    ] {
+        load(&good).unwrap_or_else(|e| panic!("{good}: {e}"));
+    }
+}
+
+#[test]
+fn what_a_name_means_depends_on_its_scope() {
+    // Two variables of a name in scopes of their own, of which the second is larger.
+    let body = "{ .shared .b32 s; st.shared.u32 [s], 5; { .shared .b64 s[8]; st.shared.u64 [s+56], 6; ld.shared.u64 %x1, [s+56]; }\n\
+                ld.shared.u32 %r1, [s]; } st.global.u32 [%o], %r1; st.global.u64 [%o+8], %x1;";
+    assert_eq!(words("", body, 4), [5, 0, 6, 0]);
+    let front = ".visible .global .u32 a = 7; .extern .global .u32 a;";
+    assert_eq!(words(front, "ld.global.u32 %r1, [a]; st.global.u32 [%o], %r1;", 1), [7]);
+}

@@ -2,11 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
+use super::scopes::Scope;
 use super::types::Ty;
 use super::{Linker, fields, joins, mbarrier, offsets, regalloc, remainders};
 use crate::ir::*;
 use crate::ptx::ParseError;
-use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, Var, type_bytes_of};
+use crate::ptx::ast::{Func, Loc, Name, Source, Space, Stmt, type_bytes_of};
 
 /// What a name means in a function.
 #[derive(Clone)]
@@ -15,7 +16,6 @@ pub enum Entity {
     /// Offset in the frame in bytes.
     Frame(u32, u32),
     Shared(u32),
-    DynShared,
     KernelParam(u32),
     /// `.reg .v4 .f32 v`: its elements are `v.x` and so on.
     Vector(u32),
@@ -24,19 +24,11 @@ pub enum Entity {
     Prototype,
 }
 
-#[derive(Default)]
-struct Scope {
-    names: FxHashMap<Name, Entity>,
-    /// `%r<10>`: prefix, count, first id, type.
-    ranges: Vec<(Name, u32, u32, Ty)>,
-}
-
 /// Lowers one function body.
 pub(crate) struct Lower<'a, 'l> {
     pub linker: &'l mut Linker<'a>,
     pub func: &'a Func,
-    pub number: usize,
-    scopes: Vec<Scope>,
+    pub(super) scopes: Vec<Scope>,
     pub insts: Vec<Inst>,
     origins: Vec<Origin>,
     pub lists: Vec<Reg>,
@@ -44,7 +36,7 @@ pub(crate) struct Lower<'a, 'l> {
     pub copies: Vec<Copies>,
     labels: Vec<u32>,
     consts: FxHashMap<(Class, Init), Reg>,
-    next: [u32; 3],
+    pub(super) next: [u32; 3],
     frame: u32,
     pub(super) origin: Origin,
     /// By source location, the latest entry: the call that it was inlined from.
@@ -62,13 +54,10 @@ pub(crate) struct Lower<'a, 'l> {
 
 pub type R<T> = Result<T, ParseError>;
 
-const MAX_REGS: u32 = 1 << 22;
-
-pub(crate) fn lower<'a>(linker: &mut Linker<'a>, func: &'a Func, number: usize) -> R<Code> {
+pub(crate) fn lower<'a>(linker: &mut Linker<'a>, func: &'a Func) -> R<Code> {
     let l = Lower {
         linker,
         func,
-        number,
         scopes: vec![Scope::default()],
         insts: vec![],
         origins: vec![],
@@ -113,14 +102,14 @@ impl<'a> Lower<'a, '_> {
                 params.push((off, bytes));
                 if p.space == Space::Reg { self.given(p, off)? } else { Entity::Frame(off, bytes) }
             };
-            self.scopes[0].names.insert(p.name.clone(), e);
+            self.declare(&p.name, e)?;
         }
         for p in &func.rets {
             let bytes = type_bytes_of(p) as u32;
             let off = self.frame_alloc(bytes, p.align)?;
             rets.push((off, bytes));
             let e = if p.space == Space::Reg { self.register(p)? } else { Entity::Frame(off, bytes) };
-            self.scopes[0].names.insert(p.name.clone(), e);
+            self.declare(&p.name, e)?;
         }
         self.block(func.body.as_deref().unwrap_or(&[]))?;
         self.bind(self.end_label);
@@ -128,7 +117,7 @@ impl<'a> Lower<'a, '_> {
         self.fresh = false;
         self.origin.text = self.linker.text("the end of the function");
         for (p, (off, _)) in func.rets.iter().zip(&rets).filter(|(p, _)| p.space == Space::Reg) {
-            if let Some(Entity::Reg(r, ty)) = self.scopes[0].names.get(&p.name).cloned() {
+            if let Some(Entity::Reg(r, ty)) = self.lookup(&p.name) {
                 self.put(*off, ty.bits() / 8, r);
             }
         }
@@ -227,10 +216,7 @@ impl<'a> Lower<'a, '_> {
         for s in stmts {
             let (name, e) = match s {
                 Stmt::Label(n, line) => {
-                    let scope = self.scopes.last().and_then(|scope| scope.names.get(n));
-                    if matches!(scope, Some(Entity::Label(_))) {
-                        return Err(ParseError::new(*line, format!("a second label `{n}`")));
-                    }
+                    self.line = *line;
                     (n, Entity::Label(self.new_label()))
                 }
                 Stmt::Targets(n, list) => (n, Entity::Table(list.clone())),
@@ -243,14 +229,6 @@ impl<'a> Lower<'a, '_> {
             self.statement(s)?;
         }
         Ok(())
-    }
-
-    fn declare(&mut self, name: &Name, e: Entity) -> R<()> {
-        let register = matches!(e, Entity::Reg(..));
-        match self.scopes.last_mut().and_then(|scope| scope.names.insert(name.clone(), e)) {
-            Some(_) if register => self.fail(format!("a second register `{name}`")),
-            _ => Ok(()),
-        }
     }
 
     /// Sets the source location of the following instructions.
@@ -293,72 +271,6 @@ impl<'a> Lower<'a, '_> {
             Stmt::Inst(i) => self.inst(i)?,
         }
         Ok(())
-    }
-
-    fn declare_reg(&mut self, t: Ty, width: u32, name: &Name, count: Option<u32>) -> R<()> {
-        let class = t.class();
-        let words = if t.bits() == 128 { 2 } else { 1 };
-        if self.next[class as usize].saturating_add(count.unwrap_or(1).saturating_mul(width * words)) > MAX_REGS {
-            return self.fail("too many registers");
-        }
-        match count {
-            Some(n) => {
-                let first = self.next[class as usize];
-                self.next[class as usize] += n * words;
-                if let Some(s) = self.scopes.last_mut() {
-                    s.ranges.push((name.clone(), n, first, t));
-                }
-            }
-            None if width > 1 => {
-                for (c, colour) in ["x", "y", "z", "w"].iter().zip(["r", "g", "b", "a"]).take(width as usize) {
-                    let r = self.temp(class);
-                    self.declare(&format!("{name}.{c}").into(), Entity::Reg(r, t))?;
-                    self.declare(&format!("{name}.{colour}").into(), Entity::Reg(r, t))?;
-                }
-                self.vectors = true;
-                self.declare(name, Entity::Vector(width))?;
-            }
-            None => {
-                let r = self.temp(class);
-                if words == 2 {
-                    self.temp(class);
-                }
-                self.declare(name, Entity::Reg(r, t))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn variable(&mut self, v: &'a Var) -> R<()> {
-        let bytes = type_bytes_of(v) as u32;
-        let e = match v.space {
-            Space::Shared if v.external || v.count.is_none() => Entity::DynShared,
-            Space::Shared => Entity::Shared(self.linker.place_shared(self.number + 1, v)),
-            Space::Local | Space::Param => Entity::Frame(self.frame_alloc(bytes, v.align)?, bytes),
-            _ => return self.fail(format!("`{}`: a variable of this space inside a function", v.name)),
-        };
-        self.declare(&v.name, e)
-    }
-
-    /// What a name means here, innermost scope first.
-    pub fn lookup(&self, name: &str) -> Option<Entity> {
-        let digits = name.len() - name.bytes().rev().take_while(u8::is_ascii_digit).count();
-        let (prefix, tail) = name.split_at(digits);
-        let index =
-            if tail.is_empty() || (tail.len() > 1 && tail.starts_with('0')) { None } else { tail.parse::<u32>().ok() };
-        for s in self.scopes.iter().rev() {
-            if let Some(e) = s.names.get(name) {
-                return Some(e.clone());
-            }
-            let Some(n) = index else { continue };
-            for (p, count, first, ty) in &s.ranges {
-                if n < *count && p.as_ref() == prefix {
-                    let words = if ty.bits() == 128 { 2 } else { 1 };
-                    return Some(Entity::Reg(Reg::new(ty.class(), first + n * words), *ty));
-                }
-            }
-        }
-        None
     }
 
     pub fn temp(&mut self, class: Class) -> Reg {

@@ -26,6 +26,7 @@ mod operand;
 mod rare;
 mod regalloc;
 mod remainders;
+mod scopes;
 mod st_async;
 mod stack;
 mod sync;
@@ -42,7 +43,7 @@ pub(crate) use offsets::{addresses, passed};
 use crate::ir::{Fence, Inst, Op, Program};
 use crate::names::plain;
 use crate::ptx::ParseError;
-use crate::ptx::ast::{Ast, Func, Init, Name, Space, type_bytes_of};
+use crate::ptx::ast::{Ast, Func, Init, Name, Space, Var, type_bytes_of};
 
 /// Maximum bytes of kernel parameters.
 const MAX_PARAMS: u32 = 32_764;
@@ -51,7 +52,7 @@ const MAX_PARAMS: u32 = 32_764;
 pub(crate) struct Linker<'a> {
     pub ast: &'a Ast,
     globals: FxHashMap<Name, u32>,
-    shared: FxHashMap<(usize, Name), u32>,
+    shared: FxHashMap<Name, u32>,
     funcs: FxHashMap<Name, u32>,
     queue: Vec<&'a Func>,
     pub texts: Vec<String>,
@@ -74,6 +75,13 @@ pub fn guards(variables: usize) -> u32 {
     variables.min(256) as u32 * GUARD
 }
 
+/// The variables by name: a definition, whatever declares it.
+fn globals(ast: &Ast) -> FxHashMap<Name, u32> {
+    let vars = || ast.vars.iter().enumerate().map(|(k, v)| (v, k as u32));
+    let declared = vars().filter(|(v, _)| v.external);
+    declared.chain(vars().filter(|(v, _)| !v.external)).map(|(v, k)| (v.name.clone(), k)).collect()
+}
+
 /// Lowers one kernel and every function that it may call.
 pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
     let entry = ast.funcs.iter().find(|f| f.entry && f.name.as_ref() == kernel && f.body.is_some());
@@ -84,7 +92,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
     };
     let mut linker = Linker {
         ast,
-        globals: ast.vars.iter().enumerate().map(|(k, v)| (v.name.clone(), k as u32)).collect(),
+        globals: globals(ast),
         shared: FxHashMap::default(),
         funcs: FxHashMap::from_iter([(entry.name.clone(), 0)]),
         queue: vec![entry],
@@ -103,7 +111,7 @@ pub fn program(ast: &Ast, kernel: &str) -> Result<Program, ParseError> {
     let mut funcs = vec![];
     while funcs.len() < linker.queue.len() {
         let f = linker.queue[funcs.len()];
-        funcs.push(func::lower(&mut linker, f, funcs.len())?);
+        funcs.push(func::lower(&mut linker, f)?);
     }
     let mut base = 0;
     for code in &mut funcs {
@@ -206,19 +214,24 @@ impl<'a> Linker<'a> {
         self.globals.get(name).copied()
     }
 
-    /// Offset of a static shared variable, which is placed on first use. `scope`: 0 for the module, otherwise the function's number + 1.
-    pub fn place_shared(&mut self, scope: usize, v: &crate::ptx::ast::Var) -> u32 {
-        let key = (scope, v.name.clone());
-        if let Some(&at) = self.shared.get(&key) {
+    /// Offset of a module's static shared variable, which is placed on first use.
+    pub fn place_shared(&mut self, v: &Var) -> u32 {
+        if let Some(&at) = self.shared.get(&v.name) {
             return at;
         }
+        let at = self.place_local_shared(v);
+        self.shared.insert(v.name.clone(), at);
+        at
+    }
+
+    /// Offset of a function's static shared variable, whose name may be that of another in another scope.
+    pub fn place_local_shared(&mut self, v: &Var) -> u32 {
         // A variable that does not fit is refused at the launch.
         let bytes = u32::try_from(type_bytes_of(v)).unwrap_or(u32::MAX);
         let at = self.static_shared.checked_next_multiple_of(v.align.max(1)).unwrap_or(u32::MAX);
         self.static_shared = at.saturating_add(bytes);
         let at = at.saturating_add(guards(self.shared_vars.len()));
         self.shared_vars.push((at, bytes, plain(&v.name).to_owned()));
-        self.shared.insert(key, at);
         at
     }
 

@@ -116,7 +116,6 @@ impl Lower<'_, '_> {
         let init = match e {
             Entity::Frame(at, _) => Init::Local((i64::from(at) + off) as u32),
             Entity::Shared(at) => Init::Imm((i64::from(at) + off) as u64),
-            Entity::DynShared => Init::DynShared(off),
             Entity::KernelParam(at) => Init::Imm((i64::from(at) + off) as u64),
             _ => return self.fail("a label is not an operand here"),
         };
@@ -145,7 +144,7 @@ impl Lower<'_, '_> {
                 self.linker.dyn_align = self.linker.dyn_align.max(v.align);
                 Init::DynShared(off)
             }
-            Space::Shared => Init::Imm((i64::from(self.linker.place_shared(0, v)) + off) as u64),
+            Space::Shared => Init::Imm((i64::from(self.linker.place_shared(v)) + off) as u64),
             Space::Global | Space::Const => Init::Global(g, off),
             _ => return self.fail(format!("`{name}`: module variables of this space are not supported")),
         }))
@@ -242,7 +241,7 @@ impl Lower<'_, '_> {
     /// An address in the part of a block's shared memory that the system reserves: cooperative groups of several warps synchronise there.
     /// Kernels that use it get it as one of their variables.
     fn reserved(&mut self, class: Class, at: u32) -> Reg {
-        let first = self.linker.place_shared(0, &Var::bytes(RESERVED_NAME, RESERVED));
+        let first = self.linker.place_shared(&Var::bytes(RESERVED_NAME, RESERVED));
         self.imm(class, u64::from(first + at))
     }
 
@@ -330,9 +329,6 @@ impl Lower<'_, '_> {
                 }
                 Some(e @ Entity::Frame(..)) => {
                     Ok(Addr { base: self.address_of(e, 0, Class::R)?, off, space: Some(MemSpace::Local) })
-                }
-                Some(e @ Entity::DynShared) => {
-                    Ok(Addr { base: self.address_of(e, 0, Class::R)?, off, space: Some(MemSpace::Shared) })
                 }
                 Some(_) => self.fail(format!("`{n}` is not an address")),
                 None => match self.global_init(n, 0)? {

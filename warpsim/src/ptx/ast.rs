@@ -67,13 +67,14 @@ pub struct Var {
     pub count: Option<u64>,
     pub init: Vec<Init>,
     pub external: bool,
+    pub line: u32,
 }
 
 impl Var {
     /// Shared memory that the PTX does not declare.
     pub fn bytes(name: &str, count: u32) -> Self {
         let (ty, count) = ("b8".into(), Some(u64::from(count)));
-        Self { space: Space::Shared, align: 128, ty, name: name.into(), count, init: vec![], external: false }
+        Self { space: Space::Shared, align: 128, ty, name: name.into(), count, init: vec![], external: false, line: 0 }
     }
 }
 

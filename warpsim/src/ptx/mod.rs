@@ -7,6 +7,7 @@ mod header;
 mod init;
 mod lexer;
 mod parser;
+mod twice;
 
 use std::fmt;
 

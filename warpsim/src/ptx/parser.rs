@@ -6,11 +6,12 @@ use std::sync::Arc;
 use super::ParseError;
 use super::ast::*;
 use super::lexer::{Tok, tokens};
+use super::twice;
 
 /// Parses a whole module.
 pub fn parse(src: &str) -> Result<Ast, ParseError> {
     let toks = tokens(src)?;
-    let mut p = Parser { toks, at: 0, names: HashSet::new(), depth: 0 };
+    let mut p = Parser { toks, at: 0, names: HashSet::new(), declared: HashSet::new(), depth: 0 };
     p.module()
 }
 
@@ -18,6 +19,8 @@ pub(super) struct Parser<'a> {
     toks: Vec<(Tok<'a>, u32)>,
     pub(super) at: usize,
     names: HashSet<Arc<str>>,
+    /// The names of functions and of the module's variables.
+    declared: HashSet<Name>,
     pub(super) depth: u32,
 }
 
@@ -213,15 +216,19 @@ impl<'a> Parser<'a> {
                 }
                 Some(Tok::Word(".entry" | ".func")) => {
                     let f = self.func()?;
-                    if f.body.is_some() && ast.funcs.iter().any(|g| g.body.is_some() && g.name == f.name) {
-                        return self.err(format!("a second function `{}`", f.name));
+                    if !self.declared.insert(f.name.clone()) {
+                        twice::func(ast, &f)?;
                     }
                     ast.funcs.push(f);
                     return Ok(());
                 }
                 Some(Tok::Word(w)) if space_of(w).is_some() => {
-                    let vars = self.vars(link.external)?;
-                    ast.vars.extend(vars);
+                    for v in self.vars(link.external)? {
+                        if !self.declared.insert(v.name.clone()) {
+                            twice::var(ast, &v)?;
+                        }
+                        ast.vars.push(v);
+                    }
                     return Ok(());
                 }
                 _ => return self.unexpected("a module-level directive"),
@@ -238,6 +245,9 @@ impl<'a> Parser<'a> {
         while self.eat(b',') {
             let v = self.declarator(space, align, ty.clone(), 1, external)?;
             out.push(v);
+        }
+        if let Some(v) = out.iter().find(|v| v.count.is_none() && !external) {
+            return self.err(format!("`{}` has no size, and is not .extern", v.name));
         }
         self.expect(b';')?;
         Ok(out)
@@ -306,6 +316,7 @@ impl<'a> Parser<'a> {
         vector: u64,
         external: bool,
     ) -> Result<Var, ParseError> {
+        let line = self.line();
         let name = self.name()?;
         let bytes = type_bytes(&ty);
         if matches!(&*ty, "texref" | "samplerref" | "surfref") {
@@ -340,7 +351,7 @@ impl<'a> Parser<'a> {
             return self.err(format!("`{name}` has more initial values than elements"));
         }
         let align = if align == 0 { bytes * vector as u32 } else { align };
-        Ok(Var { space, align, ty, name, count, init, external })
+        Ok(Var { space, align, ty, name, count, init, external, line })
     }
 }
 
