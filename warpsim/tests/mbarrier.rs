@@ -120,3 +120,27 @@ fn forms_that_do_not_exist_are_errors() {
         assert!(e.line == 10 && e.message.contains("mbarrier."), "{e}");
     }
 }
+
+#[test]
+fn tokens_are_for_one_barrier_and_the_last_phase() {
+    let start = ".shared .align 8 .b64 other; mov.u32 %r7, other; @!%p1 bra D;\n\
+        mbarrier.init.shared::cta.b64 [%r4], 1; mbarrier.init.shared::cta.b64 [%r7], 1; mbarrier.arrive.shared.b64 %x3, [%r4];";
+    let wait = "mbarrier.test_wait.shared.b64 %p2, [%r4], %x3; selp.u32 %r19, 1, 0, %p2;\nD:";
+    for (then, says) in [
+        ("", None),
+        ("mbarrier.arrive.shared.b64 %x4, [%r4];", Some("a token that is 2 phases old for the mbarrier at")),
+        ("mbarrier.arrive.shared.b64 %x3, [%r7];", Some("with a token of another mbarrier")),
+        ("mbarrier.inval.shared.b64 [%r4]; mbarrier.init.shared.b64 [%r4], 1;", Some("before its initialisation")),
+    ] {
+        for o in all_options() {
+            let (w, r) = words(&format!("{start}\n{then}\n{wait}"), &o);
+            match says {
+                None => assert!(r.clean() && w == [1, 1], "{w:?}, {:?}", r.findings),
+                Some(says) => {
+                    let hit = |f: &warpsim::Finding| f.kind == Kind::BarrierMisuse && f.message.contains(says);
+                    assert!(r.findings.iter().any(hit), "{then}: {:?}", r.findings);
+                }
+            }
+        }
+    }
+}

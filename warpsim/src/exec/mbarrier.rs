@@ -30,7 +30,7 @@ pub struct State {
 
 impl State {
     fn unpack(v: u64) -> Option<State> {
-        (v & MARK == VALID).then_some(State {
+        is_state(v).then_some(State {
             phase: (v >> 63) as u32,
             expected: (v & COUNT) as u32,
             pending: (v >> 20 & COUNT) as u32,
@@ -44,6 +44,11 @@ impl State {
             | (u64::from(self.pending) & COUNT) << 20
             | u64::from(self.expected) & COUNT
     }
+}
+
+/// Whether a value may be the contents of a barrier.
+pub(super) fn is_state(v: u64) -> bool {
+    v & MARK == VALID
 }
 
 pub(super) fn get(cl: &Cluster, b: u32, off: u32) -> Option<State> {
@@ -64,6 +69,7 @@ fn update(cl: &mut Cluster, b: u32, off: u32, f: impl FnOnce(&mut State)) {
         s.phase ^= 1;
         s.pending = s.expected;
         cl.events += 1;
+        cl.blocks[b as usize].mbarriers.advance(off);
         cl.asked.retain(|asked| asked.0 != (b, off));
         if let Some(c) = &mut cl.clocks {
             c.mbar_complete(b, off);
@@ -288,6 +294,7 @@ pub fn run(
                     let by = (!relaxed).then(|| Came { agent, lane, time, number: cx.number(s), waits: false });
                     c.mbar_arrive(&known[l % known.len()], by, w.block as u32, b, off);
                 }
+                let token = cl.blocks[b as usize].mbarriers.token(off, old.pack());
                 update(cl, b, off, |t| {
                     if expect {
                         t.tx += x as i32;
@@ -298,7 +305,7 @@ pub fn run(
                     t.pending = t.pending.saturating_sub(n);
                 });
                 if i.d.is_some() {
-                    w.regs.q[w.regs.qb + i.d.slot()][l] = old.pack();
+                    w.regs.q[w.regs.qb + i.d.slot()][l] = token;
                 }
             }
             _ => {}
@@ -363,6 +370,9 @@ fn test(
             );
         }
         let want = if parity { w.regs.r(i.b)[l] & 1 } else { (w.regs.q(i.b)[l] >> 63) as u32 };
+        if !parity {
+            mbarrier_check::stale(cx, cl, w, s, l, (b, off), w.regs.q(i.b)[l]);
+        }
         match waits.iter_mut().find(|x| x.0 == (b, off, want)) {
             Some(x) => x.1 |= 1 << l,
             None => waits.push(((b, off, want), 1 << l)),
@@ -396,20 +406,4 @@ fn test(
     }
     w.regs.set_pred(i.d, done, m);
     Ok(if done == m { Flow::Next } else { Flow::Block(Wait::Yield) })
-}
-
-/// Describes what a barrier is waiting for, for deadlock reports.
-pub fn describe(cl: &Cluster, b: u32, off: u32) -> String {
-    match get(cl, b, off) {
-        Some(s) => {
-            let (bytes, sign) = (s.tx.abs(), if s.tx < 0 { "too many" } else { "missing" });
-            let hint = match s.pending == 0 {
-                true if s.tx > 0 => ": more bytes are expected than copies bring",
-                true if s.tx < 0 => ": copies bring more bytes than are expected",
-                _ => "",
-            };
-            format!("phase {}, {} of {} arrivals missing, {bytes} bytes {sign}{hint}", s.phase, s.pending, s.expected)
-        }
-        None => "not initialised".into(),
-    }
 }

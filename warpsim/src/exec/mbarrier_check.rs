@@ -1,7 +1,7 @@
 //! Checks of mbarriers: other accesses to their bytes, visibility to copies, and what is outstanding when a block ends.
 
 use super::cx::Cx;
-use super::mbarrier::{COUNT, get};
+use super::mbarrier::{COUNT, get, is_state};
 use super::mem_ops::lanes;
 use super::shared_check::Near;
 use super::state::*;
@@ -14,29 +14,57 @@ use crate::report::{Earlier, Fault, Kind};
 /// The initialised mbarriers of a block.
 #[derive(Default)]
 pub struct Live {
-    places: Vec<u32>,
+    /// With the number of their phase. The numbers of one barrier's phases are consecutive, and far from those of another barrier.
+    places: Vec<(u32, u64)>,
     /// From the first barrier to the end of the last one.
     span: (usize, usize),
+    /// The first number for the next barrier.
+    next: u64,
 }
+
+/// Phases between the first phases of two barriers.
+const PHASES: u64 = 1 << 24;
+/// A phase's number in a token, which has no other use for the expected arrivals and bytes.
+const NUMBER: u64 = (1 << 41) - 1;
 
 impl Live {
     pub fn set(&mut self, off: u32, live: bool) {
-        self.places.retain(|at| *at != off);
+        self.places.retain(|at| at.0 != off);
         if live {
-            self.places.push(off);
+            self.places.push((off, self.next));
+            self.next += PHASES;
         }
         let ends = self.places.iter().min().zip(self.places.iter().max());
-        self.span = ends.map_or((0, 0), |(first, last)| (*first as usize, *last as usize + 8));
+        self.span = ends.map_or((0, 0), |(first, last)| (first.0 as usize, last.0 as usize + 8));
     }
 
     /// Whether one was initialised here: other contents may look like one.
     pub fn has(&self, off: u32) -> bool {
-        self.places.contains(&off)
+        self.places.iter().any(|at| at.0 == off)
+    }
+
+    /// A phase is complete.
+    pub fn advance(&mut self, off: u32) {
+        if let Some(at) = self.places.iter_mut().find(|at| at.0 == off) {
+            at.1 += 1;
+        }
+    }
+
+    /// What an arrival returns, given the barrier's contents before it.
+    pub fn token(&self, off: u32, contents: u64) -> u64 {
+        let number = self.places.iter().find(|at| at.0 == off).map_or(0, |at| at.1 & NUMBER);
+        contents & !(COUNT | 0x1f_ffff << 40) | number & COUNT | number >> 20 << 40
+    }
+
+    /// How many phases ago that of a token was.
+    fn age(&self, off: u32, token: u64) -> u64 {
+        let number = token & COUNT | (token >> 40 & 0x1f_ffff) << 20;
+        self.places.iter().find(|at| at.0 == off).map_or(0, |at| at.1.wrapping_sub(number) & NUMBER)
     }
 
     /// A barrier that includes some of these bytes.
     fn at(&self, off: usize, n: usize) -> Option<u32> {
-        self.places.iter().copied().find(|at| off < *at as usize + 8 && off + n > *at as usize)
+        self.places.iter().map(|at| at.0).find(|at| off < *at as usize + 8 && off + n > *at as usize)
     }
 }
 
@@ -92,6 +120,24 @@ pub fn behind(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, l: usize, 
             "arrives at the mbarrier at {off:#x}{name} while nothing orders it behind the end of the phase before, in which it may be counted: \
              wait for that phase, or for a thread that has, before arriving for the next"
         )
+    });
+}
+
+/// A lane waits for a token's phase: it must be the barrier's current or last one, because the barrier only knows whether it is even or odd.
+pub fn stale(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, l: usize, (b, off): (u32, u32), token: u64) {
+    let age = cl.blocks[b as usize].mbarriers.age(off, token);
+    if !cx.opts.checks.sync || age < 2 || !is_state(token) {
+        return;
+    }
+    cx.report(w, s, l as u32, Kind::BarrierMisuse, Some(off.into()), None, |cx| {
+        let name = shared::describe(cx, off as usize);
+        match age < PHASES {
+            true => format!(
+                "waits with a token that is {age} phases old for the mbarrier at {off:#x}{name}, which knows its current phase and the \
+                 one before: wait for each phase before arriving for the next"
+            ),
+            false => format!("waits for the mbarrier at {off:#x}{name} with a token of another mbarrier, or from before its initialisation"),
+        }
     });
 }
 
@@ -193,4 +239,20 @@ pub fn bytes(cx: &Cx<'_>, w: &Warp, s: &Split, l: usize, off: u32, kind: Mbar, x
     }
     let what = format!("{after} bytes are to come to an mbarrier that counts {COUNT} at most");
     cx.fault(w, s, l as u32, Kind::BarrierMisuse, what, Some(off.into()))
+}
+
+/// Describes what a barrier is waiting for, for deadlock reports.
+pub fn describe(cl: &Cluster, b: u32, off: u32) -> String {
+    match get(cl, b, off) {
+        Some(s) => {
+            let (bytes, sign) = (s.tx.abs(), if s.tx < 0 { "too many" } else { "missing" });
+            let hint = match s.pending == 0 {
+                true if s.tx > 0 => ": more bytes are expected than copies bring",
+                true if s.tx < 0 => ": copies bring more bytes than are expected",
+                _ => "",
+            };
+            format!("phase {}, {} of {} arrivals missing, {bytes} bytes {sign}{hint}", s.phase, s.pending, s.expected)
+        }
+        None => "not initialised".into(),
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::{barrier, mbarrier, registers};
+use super::{barrier, mbarrier_check, registers};
 use crate::ir::Op;
 use crate::occupancy::Device;
 use crate::report::{Fault, Kind};
@@ -141,7 +141,7 @@ fn wait_text(cx: &Cx<'_>, cl: &Cluster, b: &Block, wait: Wait) -> String {
         Wait::Mbar { block, off, parity } => {
             format!(
                 "waits for phase parity {parity} of the mbarrier at shared {off:#x} of rank {block} ({})",
-                mbarrier::describe(cl, block, off)
+                mbarrier_check::describe(cl, block, off)
             )
         }
         Wait::Lanes { need, .. } => format!("waits for lanes {need:#010x} to reach the same instruction"),
