@@ -53,6 +53,32 @@ fn an_atomic_for_the_block_races_with_another_block() {
 }
 
 #[test]
+fn an_atomic_for_the_cluster_races_with_another_cluster() {
+    let poll = "mov.u32 %r7, %ctaid.x; or.b32 %r8, %r7, %r1; setp.eq.u32 %p3, %r8, 0; @%p3 st.relaxed.SCOPE.global.u32 [%rd2], 1;\nW: ld.relaxed.gpu.global.u32 %r6, [%rd2]; setp.eq.u32 %p2, %r6, 0; @%p2 bra W;";
+    for body in [
+        "red.relaxed.SCOPE.global.add.u32 [%rd2], 1;",
+        "atom.acq_rel.SCOPE.global.max.u32 %r6, [%rd2], %r1;",
+        "@%p1 atom.relaxed.SCOPE.global.exch.b128 %q, [%rd2], %q;",
+        poll,
+    ] {
+        let body = if body.contains("b128") {
+            format!(".reg .b128 %q; mov.b128 %q, {{%rd2, %rd2}};\n{body}")
+        } else {
+            body.into()
+        };
+        let text = |scope: &str| kernel(2, &body.replace("SCOPE", scope));
+        for o in all_options() {
+            // Two blocks are one cluster, four are two.
+            assert_eq!(found(&text("cluster"), 2, 64, &o), [], "{body}");
+            assert_eq!(found(&text("gpu"), 4, 64, &o), [], "{body}");
+            let bad = found(&text("cluster"), 4, 64, &o);
+            let hit = bad.iter().find(|f| f.kind == Kind::GlobalRace).unwrap_or_else(|| panic!("{body}: {bad:?}"));
+            assert!(hit.message.contains("strong for their own cluster only: give them .gpu scope"), "{hit}");
+        }
+    }
+}
+
+#[test]
 fn an_atomic_for_the_block_races_in_distributed_shared_memory() {
     // Both blocks of a cluster come to the first one's word.
     const CLUSTER: &str = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;";

@@ -10,7 +10,7 @@ use crate::check::clocks::Party;
 use crate::check::global::{GStamp, far};
 use crate::check::race::{Cause, VOLATILE_LANES, among, named, together};
 use crate::check::view::AHEAD;
-use crate::ir::{NumTy, Op, Scope};
+use crate::ir::{NumTy, Op, Order, Scope};
 use crate::report::{Earlier, Kind, bytes};
 
 /// The advice for a write to data that counts as constant.
@@ -19,6 +19,8 @@ const CONSTANT: &str = "ld.global.nc is for what nobody writes while the grid ru
 
 /// The advice for strong accesses that overlap partially.
 const MIXED: &str = "they are strong, but of different sizes: access it in one size, or order them";
+
+const OF_CLUSTERS: &str = "the accesses are strong for their own cluster only: give them .gpu scope";
 
 /// An access by one lane, or by an asynchronous operation that the lane starts.
 #[derive(Clone, Copy)]
@@ -203,7 +205,7 @@ fn judge(
 ) -> bool {
     for (k, old) in earlier.into_iter().enumerate() {
         let was_write = k == 0;
-        let mixed = || mixed(cx, s, old.pc());
+        let mixed = || mixed(cx, s, old.pc()) || of_clusters(cx, cl, s, old);
         let (now, copy) = (old.uncopied(was_write), !was_write && t.write);
         let found = conflict(cx, cl, w.party(1 << t.lane), (me, t.write), (now, was_write), mixed);
         let found = found.or_else(|| (copy && may_read(cl, w, t, old)).then_some(Cause::InFlight));
@@ -292,6 +294,23 @@ fn apart(cl: &Cluster, p: Party) -> bool {
     cl.clocks.as_ref().is_some_and(|c| c.apart(p.agent))
 }
 
+/// Whether this access or an earlier one by another cluster is strong for its own cluster only.
+fn of_clusters(cx: &Cx<'_>, cl: &Cluster, s: &Split, old: GStamp) -> bool {
+    let narrow = |number: u32| {
+        let (func, pc) = cx.numbered(number);
+        let scope = match cx.prog.funcs[func as usize].insts.get(pc as usize).map(|i| &i.op) {
+            _ if number >= GStamp::LAST => None,
+            Some(Op::Ld(a) | Op::St(a)) if a.order != Order::Volatile => Some(a.scope),
+            Some(Op::Atom(a)) => Some(a.scope),
+            Some(Op::AtomWide(a)) => Some(a.scope),
+            _ => None,
+        };
+        scope == Some(Scope::Cluster)
+    };
+    let other = || old.far() != AHEAD && cl.blocks.iter().all(|b| far(b.linear, 0) != far(old.block(), 0));
+    cl.blocks.len() > 1 && other() && (narrow(cx.number(s)) || narrow(old.pc()))
+}
+
 /// Whether an access and an earlier one have different sizes: strong accesses are strong only with respect to accesses of the same size.
 fn mixed(cx: &Cx<'_>, s: &Split, earlier: u32) -> bool {
     let size = |number: u32| {
@@ -351,6 +370,7 @@ fn report(
     let advice = match (host, unfenced) {
         _ if constant || me.constant(t.write) => CONSTANT,
         _ if me.narrow_apart(old) => "the accesses are strong for their own block only: give them .gpu scope",
+        _ if me.may_meet(old) && of_clusters(cx, cl, s, old) => OF_CLUSTERS,
         _ if me.may_meet(old) => MIXED,
         (Some(_), _) if me.volatile_lanes(old) => VOLATILE_LANES,
         (_, Some(advice)) => advice,
