@@ -29,6 +29,7 @@ impl Lower<'_, '_> {
         {
             return self.fail(format!("`{}`: {why}", i.op));
         }
+        self.operands(i)?;
         let before = self.insts.len();
         let mut m = Mods::new(&i.op);
         self.wider = matches!(m.root, "ld" | "ldu" | "st" | "cvt");
@@ -49,6 +50,24 @@ impl Lower<'_, '_> {
         self.insts[before..].iter_mut().for_each(|i| i.own = own);
         if let [one] = &mut self.insts[before..] {
             one.offset = offsets::kind(&i.op);
+        }
+        Ok(())
+    }
+
+    /// What is said of operands alike for all instructions.
+    fn operands(&self, i: &Inst) -> R<()> {
+        const DISCARD: [&str; 6] = ["atom.", "setp.", "elect.", "match.", "mbarrier.arrive", "lop3."];
+        let sink = match i.args.first() {
+            Some(Arg::Pair(a, _)) => matches!(**a, Arg::Sink),
+            first => matches!(first, Some(Arg::Sink)),
+        };
+        if sink && !DISCARD.iter().any(|op| i.op.starts_with(op)) {
+            return self.fail(format!("the result of `{}` cannot be discarded", i.op));
+        }
+        if i.op.contains(".L2::cache_hint")
+            && i.args.last().is_none_or(|policy| !matches!(policy, Arg::Int(_)) && self.reg_bits(policy) != 64)
+        {
+            return self.fail(format!("`{}`: a 64-bit policy has to be the last operand", i.op));
         }
         Ok(())
     }

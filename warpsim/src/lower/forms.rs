@@ -85,7 +85,10 @@ const FORMS: &[Form] = &[
 /// Instructions that need these modifiers, whatever their types; of those with `|` at least one.
 const NEEDS: &[(&str, &str)] = &[
     ("wgmma mma ldmatrix stmatrix movmatrix setmaxnreg", "sync aligned"),
+    ("ldmatrix stmatrix", "x1|x2|x4"),
     ("wmma elect", "sync"),
+    ("mbarrier createpolicy", "b64"),
+    ("mapa getctarank", "u32|u64"),
     ("activemask", "b32"),
     ("nanosleep", "u32"),
     ("membar", "cta|gl|sys|proxy"),

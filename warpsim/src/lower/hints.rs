@@ -29,7 +29,9 @@ impl Lower<'_, '_> {
                 self.cache_hints(m);
                 m.take("tensormap");
                 m.find(|s| matches!(s, "L1" | "L2").then_some(()));
-                let addr = self.addr(self.arg(a, 0)?)?;
+                let most = if m.root == "applypriority" { 2 } else { 1 };
+                self.count(a, most, most)?;
+                let addr = self.addr(&a[0])?;
                 self.emit(Inst { a: addr.base, ..Inst::new(Op::Prefetch) });
                 Ok(())
             }

@@ -35,7 +35,7 @@ pub(super) fn lower(l: &mut Lower<'_, '_>, m: &mut Mods<'_>, a: &[Arg]) -> R<()>
             let (x, y) = (l.need_ty(m)?, l.need_ty(m)?);
             let flags = i64::from(x.signed()) | i64::from(y.signed()) << 1 | i64::from(high) << 2;
             let f = if root == "dp4a" { ai::dp4a() } else { ai::dp2a() };
-            return three(l, a, f, [Ty::B(32); 3], Ty::B(32), flags);
+            return three(l, a, f, [Ty::U(32); 3], Ty::U(32), flags);
         }
         "bmsk" | "szext" => {
             let wrap = m.one_of(&["clamp", "wrap"]) == Some(1);

@@ -58,7 +58,10 @@ impl Lower<'_, '_> {
             self.emit(Inst { d, b: s, ..Inst::new(Op::Mbar(Mbar::PendingCount)) });
             return Ok(());
         }
-        let first = usize::from((arrives || waits) && !matches!(a.first(), Some(Arg::Mem(..))));
+        if arrives && matches!(a.first(), Some(Arg::Mem(..))) {
+            return self.fail("the state is missing: `_` discards it");
+        }
+        let first = usize::from(arrives || waits);
         let count = usize::from(name != "inval");
         let optional = usize::from((arrives && !expect && !no_complete) || name == "try_wait");
         let most = first + 1 + count + usize::from(name == "try_wait");

@@ -76,6 +76,9 @@ impl Lower<'_, '_> {
     /// The space of an access, once its address is known.
     fn settle(&self, space: MemSpace, addr: &Addr) -> R<MemSpace> {
         match (space, addr.space) {
+            (MemSpace::Generic | MemSpace::Global, None) if addr.base.is_some() && addr.base.class() == Class::R => {
+                self.fail("the address has 32 bits, and one of global or of any memory has 64")
+            }
             (s, None) => Ok(s),
             (MemSpace::Generic, Some(MemSpace::Global)) => Ok(MemSpace::Global),
             // `.param` names both kernel parameters and call frames.
@@ -117,7 +120,7 @@ impl Lower<'_, '_> {
         let policy = self.cache_hints(m);
         let count = self.vector(m);
         let ty = self.need_ty(m)?;
-        self.count(a, 2, 2 + usize::from(policy))?;
+        self.count(a, 2 + usize::from(policy), 2 + usize::from(policy))?;
         let addr = self.addr(&a[1])?;
         let space = self.settle(space, &addr)?;
         let bytes = (ty.bits() / 8) as u8;
@@ -165,7 +168,7 @@ impl Lower<'_, '_> {
         let policy = self.cache_hints(m);
         let count = self.vector(m);
         let ty = self.need_ty(m)?;
-        self.count(a, 2, 2 + usize::from(policy))?;
+        self.count(a, 2 + usize::from(policy), 2 + usize::from(policy))?;
         let addr = self.addr(&a[0])?;
         let space = self.settle(space, &addr)?;
         if space == MemSpace::Param {
@@ -210,7 +213,8 @@ impl Lower<'_, '_> {
         let count = self.vector(m);
         let ty = self.need_ty(m)?;
         if ty == Ty::B(128) && !red && count == 1 && matches!(op, A::Exch | A::Cas) {
-            self.count(a, 3 + usize::from(op == A::Cas), 3 + usize::from(op == A::Cas) + usize::from(policy))?;
+            let operands = 3 + usize::from(op == A::Cas) + usize::from(policy);
+            self.count(a, operands, operands)?;
             let atomic = Atomic { op, ty: NumTy::U64, space, count, order, scope };
             return self.atomic_wide(atomic, a);
         }
@@ -234,7 +238,8 @@ impl Lower<'_, '_> {
         };
         let sources = 1 + usize::from(op == A::Cas);
         let at = usize::from(!red);
-        self.count(a, at + 1 + sources, at + 1 + sources + usize::from(policy))?;
+        let operands = at + 1 + sources + usize::from(policy);
+        self.count(a, operands, operands)?;
         let addr = self.addr(&a[at])?;
         let space = self.settle(space, &addr)?;
         if !matches!(space, MemSpace::Generic | MemSpace::Global | MemSpace::Shared) {
@@ -252,7 +257,9 @@ impl Lower<'_, '_> {
             uses.push(self.src(&a[at + 2], ty)?);
         }
         let mut defs = vec![];
-        if !red {
+        if matches!(a[0], Arg::Sink) && !red {
+            defs.extend((0..count).map(|_| self.temp(ty.class())));
+        } else if !red {
             for d in self.elements(&a[0], count)? {
                 defs.push(self.dst(d, ty)?);
             }
@@ -300,7 +307,11 @@ impl Lower<'_, '_> {
             let Some(pair) = self.wide_reg(x) else { return self.fail("a .b128 register is needed") };
             uses.extend(pair);
         }
-        let Some(defs) = self.wide_reg(&a[0]) else { return self.fail("a .b128 register is needed") };
+        let defs = match &a[0] {
+            Arg::Sink => Some([self.temp(Class::Q), self.temp(Class::Q)]),
+            d => self.wide_reg(d),
+        };
+        let Some(defs) = defs else { return self.fail("a .b128 register is needed") };
         let mut i = Inst { a: addr.base, imm: addr.off, ..Inst::new(Op::AtomWide(Atomic { space, ..atomic })) };
         self.ext(&mut i, &defs, &uses);
         self.emit(i);

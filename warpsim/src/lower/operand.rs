@@ -5,7 +5,7 @@ use super::func::{Entity, Lower, R};
 use super::types::{Ty, Want};
 use crate::exec::alu_int;
 use crate::ir::*;
-use crate::ptx::ast::{Arg, Space, Var};
+use crate::ptx::ast::{Arg, Name, Space, Var};
 
 /// Bytes of a block's shared memory that the system reserves.
 const RESERVED: u32 = 1024;
@@ -51,13 +51,11 @@ impl Lower<'_, '_> {
                 }
                 None if class == Class::P && n.as_ref() == "%is_explicit_cluster" => self.special(n, class),
                 _ if class == Class::P => self.fail(format!("`{n}` is not a predicate register")),
-                Some(e) => self.address_of(e, 0, class),
-                None => self.symbol(n, 0, class),
+                e => self.named(e, n, 0, class),
             },
             Arg::Offset(n, off) => match self.lookup(n) {
                 Some(Entity::Reg(..)) => self.fail(format!("`{n}` plus an offset is not an operand")),
-                Some(e) => self.address_of(e, *off, class),
-                None => self.symbol(n, *off, class),
+                e => self.named(e, n, *off, class),
             },
             Arg::Not(n) => match self.lookup(n) {
                 Some(Entity::Reg(r, Ty::Pred)) if class == Class::P => {
@@ -112,6 +110,23 @@ impl Lower<'_, '_> {
         }
     }
 
+    /// A special register, or the address of a variable or a function.
+    fn named(&mut self, e: Option<Entity>, name: &Name, off: i64, class: Class) -> R<Reg> {
+        if e.is_none() && (name.starts_with('%') || name.as_ref() == "WARP_SZ") {
+            return self.special(name, class);
+        }
+        let op = &self.linker.texts[self.origin.text as usize];
+        if !["mov.", "cvta.", "mapa.", "getctarank."].iter().any(|takes| op.starts_with(takes))
+            || op.starts_with("cvta.to.")
+        {
+            return self.fail(format!("`{name}` is no register: move its address into one"));
+        }
+        match e {
+            Some(e) => self.address_of(e, off, class),
+            None => self.symbol(name, off, class),
+        }
+    }
+
     fn address_of(&mut self, e: Entity, off: i64, class: Class) -> R<Reg> {
         let init = match e {
             Entity::Frame(at, _) => Init::Local((i64::from(at) + off) as u32),
@@ -122,10 +137,7 @@ impl Lower<'_, '_> {
         Ok(self.constant(class, init))
     }
 
-    fn symbol(&mut self, name: &crate::ptx::ast::Name, off: i64, class: Class) -> R<Reg> {
-        if name.starts_with('%') || matches!(name.as_ref(), "WARP_SZ") {
-            return self.special(name, class);
-        }
+    fn symbol(&mut self, name: &Name, off: i64, class: Class) -> R<Reg> {
         if let Some(init) = self.global_init(name, off)? {
             return Ok(self.constant(class, init));
         }
@@ -136,7 +148,7 @@ impl Lower<'_, '_> {
     }
 
     /// A module variable's address.
-    fn global_init(&mut self, name: &crate::ptx::ast::Name, off: i64) -> R<Option<Init>> {
+    fn global_init(&mut self, name: &Name, off: i64) -> R<Option<Init>> {
         let Some(g) = self.linker.global(name) else { return Ok(None) };
         let v = &self.linker.ast.vars[g as usize];
         Ok(Some(match v.space {
@@ -235,6 +247,9 @@ impl Lower<'_, '_> {
             }
             _ => return self.fail(format!("`{name}` is not defined or not supported")),
         };
+        if class == Class::Q && s != S::GridId {
+            return self.fail(format!("`{name}` has 32 bits"));
+        }
         Ok(self.constant(class, Init::Special(s)))
     }
 

@@ -41,6 +41,7 @@ impl Lower<'_, '_> {
                 Ok(())
             }
             "membar" => {
+                self.count(a, 0, 0)?;
                 let k = m.one_of(&["cta", "gl", "sys"]);
                 let scope = if k == Some(0) { Scope::Block } else { Scope::Gpu };
                 self.linker.narrow |= scope == Scope::Block;
@@ -115,7 +116,8 @@ impl Lower<'_, '_> {
             }
             "nanosleep" => {
                 self.need_ty(m)?;
-                let a = self.src(self.arg(a, 0)?, U32)?;
+                self.count(a, 1, 1)?;
+                let a = self.src(&a[0], U32)?;
                 self.emit(Inst { a, ..Inst::new(Op::Nanosleep) });
                 Ok(())
             }
@@ -125,6 +127,7 @@ impl Lower<'_, '_> {
                     Some(_) => Op::GridRelease,
                     None => return self.fail("`wait` or `launch_dependents` is missing"),
                 };
+                self.count(a, 0, 0)?;
                 self.emit(Inst::new(op));
                 Ok(())
             }

@@ -79,7 +79,7 @@ impl Lower<'_, '_> {
         let policy = self.cache_hints(m);
         self.shared_space(m);
         m.take("global");
-        self.count(a, 3, 4 + usize::from(policy))?;
+        self.count(a, 3 + usize::from(policy), 4 + usize::from(policy))?;
         let bytes = self.literal(&a[2])?;
         if !matches!(bytes, 4 | 8 | 16) {
             return self.fail("the copy size must be 4, 8 or 16");
@@ -88,7 +88,7 @@ impl Lower<'_, '_> {
             return self.fail("`.cg` copies 16 bytes; copies of 4 and 8 are `.ca`");
         }
         let (d, s) = (self.addr_reg(&a[0])?, self.addr_reg(&a[1])?);
-        let has_src = a.len() > 3 + usize::from(policy) || (a.len() == 4 && !policy);
+        let has_src = a.len() > 3 + usize::from(policy);
         let mut i = Inst { a: d, b: s, ..Inst::new(Op::CpAsync { bytes: bytes as u8, bypass }) };
         if has_src {
             match &a[3] {
@@ -136,11 +136,15 @@ impl Lower<'_, '_> {
         });
         if prefetch {
             let im2col = m.one_of(&["tile", "im2col"]) == Some(1);
+            let policy = m.take("L2::cache_hint");
             while m.find(|s| (matches!(s, "L2" | "global") || s.starts_with("L2::")).then_some(())).is_some() {}
             let Some(rank) = rank.filter(|_| tensor) else {
+                self.count(a, 2 + usize::from(policy), 2 + usize::from(policy))?;
                 self.emit(Inst::new(Op::Prefetch));
                 return Ok(());
             };
+            let operands = 1 + usize::from(im2col) + usize::from(policy);
+            self.count(a, operands, operands)?;
             return self
                 .tensor_copy(a, TensorCopy { way: Way::Prefetch, rank, multicast: false, reduce: None, im2col });
         }
@@ -161,8 +165,14 @@ impl Lower<'_, '_> {
         // Loads have im2col offsets; stores and reductions have none.
         let pixels = m.one_of(&["tile", if to_shared { "im2col" } else { "im2col_no_offs" }]) == Some(1);
         let multicast = m.take("multicast::cluster");
-        m.one_of(&["mbarrier::complete_tx::bytes", "bulk_group"]);
-        self.cache_hints(m);
+        let complete = ["mbarrier::complete_tx::bytes", "bulk_group"];
+        let (wanted, policy) = (usize::from(!to_shared), self.cache_hints(m));
+        if m.one_of(&complete) != Some(wanted) {
+            return self.fail(format!("needs `.{}`", complete[wanted]));
+        }
+        let (sizes, offsets) = (usize::from(!tensor), usize::from(tensor && to_shared && pixels));
+        let operands = 2 + sizes + offsets + usize::from(to_shared) + usize::from(multicast) + usize::from(policy);
+        self.count(a, operands, operands)?;
         m.take("noftz");
         let op = if reduce { self.reduce_op(m) } else { None };
         if reduce && op.is_none() {
