@@ -200,3 +200,10 @@ fn what_a_name_means_depends_on_its_scope() {
     let front = ".visible .global .u32 a = 7; .extern .global .u32 a;";
     assert_eq!(words(front, "ld.global.u32 %r1, [a]; st.global.u32 [%o], %r1;", 1), [7]);
 }
+
+#[test]
+fn a_named_variable_says_its_space() {
+    let body = ".shared .b32 s[4]; .local .b32 l[4]; st.u32 [s+4], 5; st.u32 [l+8], 6; atom.add.u32 %r1, [s+4], 2; ld.u32 %r2, [s+4];\n\
+                ld.volatile.u32 %r3, [l+8]; ld.u32 %r4, [g]; st.global.v2.u32 [%o], {%r1, %r2}; st.global.v2.u32 [%o+8], {%r3, %r4};";
+    assert_eq!(words(".global .u32 g = 9;", body, 4), [5, 7, 6, 9]);
+}

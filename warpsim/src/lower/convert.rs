@@ -124,6 +124,12 @@ impl Lower<'_, '_> {
             self.emit(Inst { d, a: x, ..Inst::new(Op::IsSpacep(window)) });
             return Ok(());
         }
+        if let Arg::Name(n) | Arg::Offset(n, _) = &a[1]
+            && let Some(is) = self.space_named(n)
+            && !spaces[space].starts_with(is)
+        {
+            return self.fail(format!("`{n}` is a .{is} variable"));
+        }
         let space = match space {
             0 | 5 => MemSpace::Global,
             1..=3 => MemSpace::Shared,

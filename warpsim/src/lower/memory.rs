@@ -80,7 +80,8 @@ impl Lower<'_, '_> {
                 self.fail("the address has 32 bits, and one of global or of any memory has 64")
             }
             (s, None) => Ok(s),
-            (MemSpace::Generic, Some(MemSpace::Global)) => Ok(MemSpace::Global),
+            // ptxas takes the space of a variable that is named.
+            (MemSpace::Generic, Some(s @ (MemSpace::Global | MemSpace::Shared | MemSpace::Local))) => Ok(s),
             // `.param` names both kernel parameters and call frames.
             (MemSpace::Param | MemSpace::Local, Some(s @ (MemSpace::Param | MemSpace::Local))) => Ok(s),
             (a, Some(b)) if a == b => Ok(a),

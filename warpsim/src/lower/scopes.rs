@@ -99,6 +99,21 @@ impl<'a> Lower<'a, '_> {
         self.declare(&v.name, e)
     }
 
+    /// The state space of a variable in shared, global or constant memory.
+    pub(super) fn space_named(&self, name: &Name) -> Option<&'static str> {
+        let space = match self.lookup(name) {
+            Some(Entity::Shared(_)) => Space::Shared,
+            Some(_) => return None,
+            None => self.linker.ast.vars[self.linker.global(name)? as usize].space,
+        };
+        match space {
+            Space::Shared => Some("shared"),
+            Space::Global => Some("global"),
+            Space::Const => Some("const"),
+            _ => None,
+        }
+    }
+
     /// What a name means here, innermost scope first.
     pub fn lookup(&self, name: &str) -> Option<Entity> {
         let (prefix, tail) = numbered(name);
