@@ -78,7 +78,7 @@ fn line(line: &str) -> String {
 }
 
 /// What the other files get wrong, done right.
-const CORRECT: [&str; 2] = ["compile_fail/correct.rs", "compile_fail/correct_row.rs"];
+const CORRECT: [&str; 3] = ["compile_fail/correct.rs", "compile_fail/correct_row.rs", "compile_fail/correct_names.rs"];
 
 /// The compiled libraries that the files use.
 struct Libraries {

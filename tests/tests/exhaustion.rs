@@ -57,6 +57,7 @@ fn results_that_there_is_no_memory_for_are_named_behind_what_is_wrong_with_argum
     memory("attention: `o`", "256.0 GiB", said(o));
     // The operator's own name, not that of what it is made of.
     memory("linear: `y`", "32768.0 GiB", said(ops::linear(&stream, tall(), tall(), Epilogue::default())));
+    memory("matmul_int8: `a`", "4096.0 GiB", said(ops::matmul_int8(&stream, x(), &small)));
     let many = halves(&[1, 1, 8]);
     let many = || many.view().broadcast([1 << 22, 1 << 20, 8]).unwrap();
     let (one, counts) = (halves(&[1, 1, 8]), Tensor::<i32>::zeros(&stream, [1]).unwrap());
@@ -70,6 +71,8 @@ fn results_that_there_is_no_memory_for_are_named_behind_what_is_wrong_with_argum
     let endless = small.slice(0..1).unwrap().broadcast([1 << 50, d]).unwrap();
     let wrong = said(ops::gelu(&stream, endless));
     assert!(wrong.starts_with("gelu: `x` is too large: 1125899906842624 rows"), "{wrong}");
+    let wrong = said(ops::matmul_int8(&stream, endless, &small));
+    assert!(wrong.starts_with("matmul_int8: `a` is too large: "), "{wrong}");
     let pack = row.view().strided(0, [1, 1, 1, 8], &[8, 8, 8, 1]).unwrap().broadcast([1, 1, 1 << 27, 8]).unwrap();
     let wrong = said(ops::repeat_kv(&stream, pack, u32::MAX as usize));
     let reason = "[1, 4294967295, 134217728, 8] of float32 has more than 2^63 bytes";

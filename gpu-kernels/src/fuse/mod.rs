@@ -119,6 +119,7 @@ macro_rules! zip {
             }
         }
 
+        // Variables end in `_`: where a formula without parameters has a name, there is no variable of that name.
         #[allow(missing_docs, unreachable_pub, unsafe_code, unsafe_op_in_unsafe_fn, clippy::too_many_arguments)]
         const _: () = {
             #[::cuda_std::kernel(
@@ -127,18 +128,18 @@ macro_rules! zip {
             )]
             pub unsafe fn fused<T: ::cuda_std::float::Element>(
                 $($x: *const T,)+
-                output: *mut T,
-                rows: u64,
-                d: u64,
-                strides: $crate::fuse::Strides<$count>,
+                output_: *mut T,
+                rows_: u64,
+                d_: u64,
+                strides_: $crate::fuse::Strides<$count>,
                 $($param: f32,)*
             ) {
-                let formula = $name { $($param),* };
-                let inputs: [*const T; $count] = [$($x),+];
-                let inputs = ::core::array::from_fn(|i| (inputs[i], strides.inputs[i]));
-                let output = (output, strides.output);
-                $crate::map::zip::<T, T, $count, 0, { $crate::map::LIGHT }>(inputs, output, rows, d, |[$($x),+]| {
-                    formula.value($($x),+)
+                let formula_ = $name { $($param),* };
+                let inputs_: [*const T; $count] = [$($x),+];
+                let inputs_ = ::core::array::from_fn(|i_| (inputs_[i_], strides_.inputs[i_]));
+                let output_ = (output_, strides_.output);
+                $crate::map::zip::<T, T, $count, 0, { $crate::map::LIGHT }>(inputs_, output_, rows_, d_, |[$($x),+]| {
+                    formula_.value($($x),+)
                 });
             }
 
@@ -152,14 +153,14 @@ macro_rules! zip {
 
                 fn args<T: ::cuda_std::float::Element>(
                     self,
-                    inputs: [::cuda_std::launch::DevicePtr<T>; $count],
-                    output: ::cuda_std::launch::DevicePtrMut<T>,
-                    rows: u64,
-                    d: u64,
-                    strides: $crate::fuse::Strides<$count>,
+                    inputs_: [::cuda_std::launch::DevicePtr<T>; $count],
+                    output_: ::cuda_std::launch::DevicePtrMut<T>,
+                    rows_: u64,
+                    d_: u64,
+                    strides_: $crate::fuse::Strides<$count>,
                 ) -> <Self::Kernel<T> as ::cuda_std::launch::Kernel>::Args {
-                    let [$($x),+] = inputs;
-                    ($($x,)+ output, rows, d, strides, $(self.$param,)*)
+                    let [$($x),+] = inputs_;
+                    ($($x,)+ output_, rows_, d_, strides_, $(self.$param,)*)
                 }
             }
         };

@@ -27,21 +27,22 @@ macro_rules! row {
             $(, $param:ident: f32)* $(,)?
         ) -> f32 { $($body:tt)+ }
     )+) => { $(
+        // Variables end in `_`, as in `zip!`.
         $crate::formula_type! { $(#[$meta])* $visibility $name($($param)*) }
 
         impl $name {
             /// The formula, for rows in slices of one length.
             #[allow(dead_code)]
-            $visibility fn values(self, inputs: [&[f32]; $count], output: &mut [f32]) {
-                self.of_row($crate::fuse::row::OfSlices::new(inputs, output));
+            $visibility fn values(self, inputs_: [&[f32]; $count], output_: &mut [f32]) {
+                self.of_row($crate::fuse::row::OfSlices::new(inputs_, output_));
             }
 
             #[inline(always)]
             #[allow(unused_variables)]
-            fn of_row<R: $crate::fuse::row::Row<$count>>(self, row: R) -> R::Written {
+            fn of_row<R: $crate::fuse::row::Row<$count>>(self, row_: R) -> R::Written {
                 let Self { $($param),* } = self;
-                $(let $columns = row.columns();)?
-                $crate::row_steps! { row (0) [$($x)+] [$($column)?] $($body)+ }
+                $(let $columns = row_.columns();)?
+                $crate::row_steps! { row_ (0) [$($x)+] [$($column)?] $($body)+ }
             }
         }
 
@@ -74,8 +75,8 @@ macro_rules! row_steps {
         $crate::row_steps! { $row $n $x $at $($rest)+ }
     }};
     ($row:ident $n:tt [$($x:ident)+] [$($at:ident)?] $value:expr) => {
-        $row.write(|[$($x),+], at| {
-            $(let $at: usize = at;)?
+        $row.write(|[$($x),+], at_| {
+            $(let $at: usize = at_;)?
             $value
         })
     };
@@ -89,8 +90,8 @@ macro_rules! row_step {
         $row:ident ($n:expr) [$($x:ident)+] [$($at:ident)?]
         [$($value:ident)+] [$($kind:ident)+] [$($of:tt)+] $($rest:tt)+
     ) => {{
-        let [$($value),+] = $row.reduce::<{ $n }, _>([$($crate::fuse::row::Reduction::$kind),+], |[$($x),+], at| {
-            $(let $at: usize = at;)?
+        let [$($value),+] = $row.reduce::<{ $n }, _>([$($crate::fuse::row::Reduction::$kind),+], |[$($x),+], at_| {
+            $(let $at: usize = at_;)?
             [$($of),+]
         });
         $crate::row_steps! { $row ($n $(+ $crate::one_of!($value))+) [$($x)+] [$($at)?] $($rest)+ }
@@ -118,7 +119,7 @@ macro_rules! row_kernels {
         #[allow(missing_docs, unreachable_pub, unsafe_code, unsafe_op_in_unsafe_fn, clippy::too_many_arguments)]
         const _: () = {
             use $crate::fuse::row::{MAX_REDUCTIONS, run};
-            use $crate::rows::{self, Block, Cluster, Lanes, Stream, Team, Warp};
+            use $crate::rows::{Block, Cluster, Lanes, Stream, Team, Warp};
 
             const _: () = assert!($packs == $crate::fuse::row::packs($count));
 
@@ -127,21 +128,21 @@ macro_rules! row_kernels {
                 types(P: Lanes<2>, Warp<4>, Block<2>, Block<$packs>, Stream),
                 symbol = $name,
                 block = P::THREADS,
-                min_blocks = rows::blocks::<P>($count + 1),
+                min_blocks = $crate::rows::blocks::<P>($count + 1),
                 shared = <P as Team>::Partials<MAX_REDUCTIONS>
             )]
             pub unsafe fn fused<T: ::cuda_std::float::Element, P: Team>(
                 $($x: *const T,)+
-                output: *mut T,
-                rows: u64,
-                d: u64,
-                strides: $crate::fuse::Strides<$count>,
+                output_: *mut T,
+                rows_: u64,
+                d_: u64,
+                strides_: $crate::fuse::Strides<$count>,
                 $($param: f32,)*
             ) {
-                let formula = $name { $($param),* };
-                let inputs: [*const T; $count] = [$($x),+];
-                let inputs = ::core::array::from_fn(|i| (inputs[i], strides.inputs[i]));
-                run::<T, P, $count>(inputs, (output, strides.output), rows, d, |row| formula.of_row(row));
+                let formula_ = $name { $($param),* };
+                let inputs_: [*const T; $count] = [$($x),+];
+                let inputs_ = ::core::array::from_fn(|i_| (inputs_[i_], strides_.inputs[i_]));
+                run::<T, P, $count>(inputs_, (output_, strides_.output), rows_, d_, |row_| formula_.of_row(row_));
             }
 
             #[::cuda_std::kernel(
@@ -149,23 +150,23 @@ macro_rules! row_kernels {
                 types(P: Cluster<$packs>),
                 symbol = $name,
                 block = P::THREADS,
-                min_blocks = rows::blocks::<P>($count + 1),
-                cluster = rows::CLUSTER,
+                min_blocks = $crate::rows::blocks::<P>($count + 1),
+                cluster = $crate::rows::CLUSTER,
                 arch = "sm_90a",
                 shared = <P as Team>::Partials<MAX_REDUCTIONS>
             )]
             pub unsafe fn clustered<T: ::cuda_std::float::Element, P: Team>(
                 $($x: *const T,)+
-                output: *mut T,
-                rows: u64,
-                d: u64,
-                strides: $crate::fuse::Strides<$count>,
+                output_: *mut T,
+                rows_: u64,
+                d_: u64,
+                strides_: $crate::fuse::Strides<$count>,
                 $($param: f32,)*
             ) {
-                let formula = $name { $($param),* };
-                let inputs: [*const T; $count] = [$($x),+];
-                let inputs = ::core::array::from_fn(|i| (inputs[i], strides.inputs[i]));
-                run::<T, P, $count>(inputs, (output, strides.output), rows, d, |row| formula.of_row(row));
+                let formula_ = $name { $($param),* };
+                let inputs_: [*const T; $count] = [$($x),+];
+                let inputs_ = ::core::array::from_fn(|i_| (inputs_[i_], strides_.inputs[i_]));
+                run::<T, P, $count>(inputs_, (output_, strides_.output), rows_, d_, |row_| formula_.of_row(row_));
             }
 
             #[cfg(not(target_arch = "nvptx64"))]
@@ -185,14 +186,14 @@ macro_rules! row_kernels {
 
                 fn args<T: ::cuda_std::float::Element>(
                     self,
-                    inputs: [::cuda_std::launch::DevicePtr<T>; $count],
-                    output: ::cuda_std::launch::DevicePtrMut<T>,
-                    rows: u64,
-                    d: u64,
-                    strides: $crate::fuse::Strides<$count>,
+                    inputs_: [::cuda_std::launch::DevicePtr<T>; $count],
+                    output_: ::cuda_std::launch::DevicePtrMut<T>,
+                    rows_: u64,
+                    d_: u64,
+                    strides_: $crate::fuse::Strides<$count>,
                 ) -> Self::Args<T> {
-                    let [$($x),+] = inputs;
-                    ($($x,)+ output, rows, d, strides, $(self.$param,)*)
+                    let [$($x),+] = inputs_;
+                    ($($x,)+ output_, rows_, d_, strides_, $(self.$param,)*)
                 }
             }
         };

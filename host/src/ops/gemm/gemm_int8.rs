@@ -159,9 +159,9 @@ pub fn matmul_int8<'a, T: Float>(
     a.require_row_stride(op, "a")?;
     b.require_row_stride(op, "b")?;
     require_depth(op, k)?;
-    let (a, a_scales) = quantize_rows_int8(stream, a)?;
-    let (b, b_scales) = quantize_rows_int8(stream, b)?;
-    gemm_int8(stream, &a, &a_scales, &b, &b_scales)
+    let quantized = |x, arg| quantize_rows_int8(stream, x).map_err(|error| error.within(op, arg));
+    let ((a, a_scales), (b, b_scales)) = (quantized(a, "a")?, quantized(b, "b")?);
+    gemm_int8(stream, &a, &a_scales, &b, &b_scales).map_err(|error| error.within(op, "c"))
 }
 
 /// The operator's entry in the registry.

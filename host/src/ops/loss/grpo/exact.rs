@@ -92,6 +92,8 @@ impl Exact {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use super::*;
 
     #[test]
@@ -103,7 +105,7 @@ mod tests {
                 reference: None,
                 targets: vec![1.0],
                 advantages: vec![advantage],
-                sequences: Some(vec![0..1]),
+                sequences: Some(iter::once(0..1).collect()),
                 classes: 8.0,
                 ignored: -100.0,
                 bounds: [0.75, 1.25],
