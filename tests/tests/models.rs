@@ -48,10 +48,10 @@ fn few_rows_and_few_columns_take_tiles_that_they_fill() {
     }
     let device = sim::open(&GpuModel::H100).unwrap();
     let kernel = |m, n| launched_by(&device, [m, n]);
-    assert_eq!(kernel(64, 5888), ("gemm_swapped_bf16_bf16_n64".to_owned(), 46));
-    assert_eq!(kernel(128, 5888), ("gemm_narrow_bf16_bf16_n128".to_owned(), 92));
+    assert_eq!(kernel(64, 5888), ("gemm_swapped_bf16_bf16_n64_narrow0".to_owned(), 46));
+    assert_eq!(kernel(128, 5888), ("gemm_swapped_bf16_bf16_n128_narrow1".to_owned(), 92));
     assert_eq!(kernel(64, 4096), ("gemm_thin_bf16_bf16_n32".to_owned(), 128));
-    assert_eq!(kernel(96, 8192), ("gemm_narrow_bf16_bf16_n96".to_owned(), 128));
+    assert_eq!(kernel(96, 8192), ("gemm_swapped_bf16_bf16_n96_narrow1".to_owned(), 128));
     assert_eq!(kernel(8192, 96), ("gemm_thin_bf16_bf16_n64".to_owned(), 128));
     assert_eq!(kernel(5888, 64), ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n64".to_owned(), 46));
     // Rows of C that are no whole number of 16 bytes, few tiles, and few rows in them.

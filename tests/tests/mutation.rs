@@ -62,9 +62,8 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
 /// blocks there are those of 16 and of 96 rows.
 fn repeats(symbol: &str) -> bool {
     let narrow = ["_n64", "_n128", "_n192"].iter().any(|width| symbol.ends_with(width));
-    let two_widths = ["_n224", "_n208", "_n64"].iter().any(|width| symbol.ends_with(width));
-    let of_e5m2 =
-        ["gemm_fp8_narrow_f8e5m2_", "gemm_fp8_swapped_f8e5m2_"].iter().any(|kernel| symbol.starts_with(kernel));
+    let two_widths = ["_n224_", "_n208_", "_n64_"].iter().any(|width| symbol.contains(width));
+    let of_e5m2 = symbol.starts_with("gemm_fp8_swapped_f8e5m2_");
     let in_f32 = ["gemm_hopper_f16_f32_", "gemm_hopper_bf16_f32_"].iter().any(|kernel| symbol.starts_with(kernel));
     let large = ["_share3_", "_share4_"].iter().any(|share| symbol.contains(share));
     let of_few_bits = ["gemm_w8a16_cluster_", "gemm_w4a16_cluster_"].iter().any(|kernel| symbol.starts_with(kernel));

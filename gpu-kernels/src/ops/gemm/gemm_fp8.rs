@@ -41,7 +41,7 @@ use cuda_std::{f8e4m3, kernel};
 use super::Problem;
 use super::epilogue::{Raw, Scales, Swapped};
 use super::gemm::split::{self, Sums};
-use super::hopper::{self, CLUSTER, Matrices, Wide, shared_bytes};
+use super::hopper::{self, CLUSTER, Matrices, Wide, shared_bytes, swapped_bytes};
 use super::mma::{self, Shared};
 
 /// C = diag(sᵃ)·(A·Bᵀ)·diag(sᵇ). Scales are `a_step` and `b_step` apart, 1, or 0 for one that all share.
@@ -90,17 +90,18 @@ pub unsafe fn gemm_fp8_hopper<Q: Float8, C: Element>(
     hopper::run::<hopper::Floats8<Q>, C, _>(of, scales);
 }
 
-/// The same by tiles of `N` rows and 256 columns of C: operands are swapped, as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s. `problem` is
-/// that of the swapped operands.
+/// The same by tiles of `N` rows and 256 columns of C: operands are swapped, as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s, whose tiles may
+/// be `NARROW`. `problem` is that of the swapped operands.
 ///
 /// # Safety
 /// As for [`gemm_swapped`](super::gemm::hopper::gemm_swapped), boxes having 128 elements of k; the scales as for [`gemm_fp8_mma`].
 #[kernel(
-    dtypes(Q: float8, C: float), values(N: 208, 192, 160, 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
-    shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
+    dtypes(Q: float8, C: float), values(N: 224, 208, 192, 160, 128, 96, 64, NARROW: false, true),
+    where(NARROW && N % 32 == 0 && N != 192 && N != 96 || !NARROW && N < 224), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { swapped_bytes(N, NARROW) }, arch = "sm_90a", no_spills, programmatic
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn gemm_fp8_swapped<Q: Float8, C: Element, const N: u32>(
+pub unsafe fn gemm_fp8_swapped<Q: Float8, C: Element, const N: u32, const NARROW: bool>(
     b_map: &TensorMap,
     a_map: &TensorMap,
     c_map: &TensorMap,
@@ -112,35 +113,13 @@ pub unsafe fn gemm_fp8_swapped<Q: Float8, C: Element, const N: u32>(
     a_step: u32,
     b_step: u32,
 ) {
-    let scales = Scales::new([problem.n, problem.m], [a_scales, b_scales], [a_step, b_step]);
+    let scales = Swapped(Scales::new([problem.n, problem.m], [a_scales, b_scales], [a_step, b_step]));
     let of = Matrices { a: b_map, b: a_map, c_map, c, problem, store };
-    hopper::run_swapped_8::<hopper::Swapped8<Q>, f32, C, _, N>(of, Swapped(scales), 0);
-}
-
-/// The same by pairs of blocks that have 128 columns of C and `N` rows, as [`gemm_narrow`](super::gemm::hopper::gemm_narrow)'s.
-///
-/// # Safety
-/// As for [`gemm_fp8_swapped`].
-#[kernel(
-    dtypes(Q: float8, C: float), values(N: 224, 160, 128, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
-    shared = { shared_bytes(N / CLUSTER) }, arch = "sm_90a", no_spills, programmatic
-)]
-#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn gemm_fp8_narrow<Q: Float8, C: Element, const N: u32>(
-    b_map: &TensorMap,
-    a_map: &TensorMap,
-    c_map: &TensorMap,
-    c: *mut C,
-    problem: Problem,
-    store: u32,
-    a_scales: *const f32,
-    b_scales: *const f32,
-    a_step: u32,
-    b_step: u32,
-) {
-    let scales = Scales::new([problem.n, problem.m], [a_scales, b_scales], [a_step, b_step]);
-    let of = Matrices { a: b_map, b: a_map, c_map, c, problem, store };
-    hopper::run_narrow_8::<hopper::Swapped8<Q>, f32, C, _, N>(of, Swapped(scales));
+    if NARROW {
+        hopper::run_narrow_8::<hopper::Swapped8<Q>, f32, C, _, N>(of, scales);
+    } else {
+        hopper::run_swapped_8::<hopper::Swapped8<Q>, f32, C, _, N>(of, scales, 0);
+    }
 }
 
 /// Sums of A·Bᵀ without their scales, as they are: of all of k, or of pieces of `each` elements if that is not 0. Operands are swapped,

@@ -45,7 +45,7 @@ use super::Problem;
 use super::epilogue::{Activation, Linear, Swapped};
 pub use super::epilogue::{GELU, NONE, RELU, SILU};
 use super::gemm::split::{self, Four, Sums};
-use super::hopper::{self, CLUSTER, Halves, Matrices, shared_bytes};
+use super::hopper::{self, CLUSTER, Halves, Matrices, shared_bytes, swapped_bytes};
 use super::mma::{self, Shared};
 
 /// y = act(x·Wᵀ + bias) + residual, for `activation` one of [`NONE`], [`RELU`], [`GELU`] and [`SILU`].
@@ -95,42 +95,17 @@ pub unsafe fn linear_hopper<T: Half, const N: u32>(
     hopper::run_by::<Halves<T, false, false>, T, _, N>(of, epilogue, 0);
 }
 
-/// The same by tiles of `N` rows and 256 columns of y: operands are swapped, as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s.
+/// The same by tiles of `N` rows and 256 columns of y: operands are swapped, as [`gemm_swapped`](super::gemm::hopper::gemm_swapped)'s, whose tiles may be
+/// `NARROW`.
 ///
 /// # Safety
 /// As for [`gemm_swapped`](super::gemm::hopper::gemm_swapped); `bias` and `residual` as for [`linear_mma`].
 #[kernel(
-    dtypes(T: half), values(N: 208, 192, 160, 144, 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
-    shared = { shared_bytes(N) }, arch = "sm_90a", no_spills
+    dtypes(T: half), values(N: 208, 192, 160, 144, 128, 96, 64, NARROW: false, true), where(!NARROW || N != 192 && N != 144), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { swapped_bytes(N, NARROW) }, arch = "sm_90a", no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn linear_swapped<T: Half, const N: u32>(
-    weight_map: &TensorMap,
-    x_map: &TensorMap,
-    y_map: &TensorMap,
-    y: *mut T,
-    problem: Problem,
-    store: u32,
-    bias: *const T,
-    residual: *const T,
-    residual_stride: u64,
-    activation: u32,
-) {
-    let epilogue = Linear::of(&problem, activation, bias, (residual, residual_stride));
-    let of = Matrices { a: weight_map, b: x_map, c_map: y_map, c: y, problem, store };
-    hopper::run_by::<Halves<T, false, false>, T, _, N>(of, Swapped(epilogue), 0);
-}
-
-/// The same by pairs of blocks that have 128 columns of y and `N` rows, as [`gemm_narrow`](super::gemm::hopper::gemm_narrow)'s.
-///
-/// # Safety
-/// As for [`linear_swapped`].
-#[kernel(
-    dtypes(T: half), values(N: 208, 160, 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
-    shared = { shared_bytes(N / CLUSTER) }, arch = "sm_90a", no_spills
-)]
-#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn linear_narrow<T: Half, const N: u32>(
+pub unsafe fn linear_swapped<T: Half, const N: u32, const NARROW: bool>(
     weight_map: &TensorMap,
     x_map: &TensorMap,
     y_map: &TensorMap,
@@ -144,7 +119,11 @@ pub unsafe fn linear_narrow<T: Half, const N: u32>(
 ) {
     let epilogue = Swapped(Linear::of(&problem, activation, bias, (residual, residual_stride)));
     let of = Matrices { a: weight_map, b: x_map, c_map: y_map, c: y, problem, store };
-    hopper::run_narrow::<Halves<T, false, false>, T, _, N>(of, epilogue);
+    if NARROW {
+        hopper::run_narrow::<Halves<T, false, false>, T, _, N>(of, epilogue);
+    } else {
+        hopper::run_by::<Halves<T, false, false>, T, _, N>(of, epilogue, 0);
+    }
 }
 
 /// y = act(the sum of the pieces + bias) + residual, of a product that is computed in f32 first, in pieces along k or in one.

@@ -102,16 +102,16 @@ impl<Q: Float8, T: Float> Kernels<Q, f8e4m3, T> for Of<Q, T> {
     type Pieces208 = gk::GemmFp8Pieces<Q, 208>;
     type Pieces128 = gk::GemmFp8Pieces<Q, 128>;
     type Pieces64 = gk::GemmFp8Pieces<Q, 64>;
-    type Swapped208 = gk::GemmFp8Swapped<Q, T, 208>;
-    type Swapped192 = gk::GemmFp8Swapped<Q, T, 192>;
-    type Swapped160 = gk::GemmFp8Swapped<Q, T, 160>;
-    type Swapped128 = gk::GemmFp8Swapped<Q, T, 128>;
-    type Swapped96 = gk::GemmFp8Swapped<Q, T, 96>;
-    type Swapped64 = gk::GemmFp8Swapped<Q, T, 64>;
-    type Narrow224 = gk::GemmFp8Narrow<Q, T, 224>;
-    type Narrow160 = gk::GemmFp8Narrow<Q, T, 160>;
-    type Narrow128 = gk::GemmFp8Narrow<Q, T, 128>;
-    type Narrow64 = gk::GemmFp8Narrow<Q, T, 64>;
+    type Swapped208 = gk::GemmFp8Swapped<Q, T, 208, false>;
+    type Swapped192 = gk::GemmFp8Swapped<Q, T, 192, false>;
+    type Swapped160 = gk::GemmFp8Swapped<Q, T, 160, false>;
+    type Swapped128 = gk::GemmFp8Swapped<Q, T, 128, false>;
+    type Swapped96 = gk::GemmFp8Swapped<Q, T, 96, false>;
+    type Swapped64 = gk::GemmFp8Swapped<Q, T, 64, false>;
+    type Narrow224 = gk::GemmFp8Swapped<Q, T, 224, true>;
+    type Narrow160 = gk::GemmFp8Swapped<Q, T, 160, true>;
+    type Narrow128 = gk::GemmFp8Swapped<Q, T, 128, true>;
+    type Narrow64 = gk::GemmFp8Swapped<Q, T, 64, true>;
     type Sum = gk::GemmFp8Sum<T>;
 }
 
@@ -138,14 +138,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[
-        gk::GEMM_FP8_MMA,
-        gk::GEMM_FP8_HOPPER,
-        gk::GEMM_FP8_SWAPPED,
-        gk::GEMM_FP8_NARROW,
-        gk::GEMM_FP8_PIECES,
-        gk::GEMM_FP8_SUM,
-    ],
+    kernels: &[gk::GEMM_FP8_MMA, gk::GEMM_FP8_HOPPER, gk::GEMM_FP8_SWAPPED, gk::GEMM_FP8_PIECES, gk::GEMM_FP8_SUM],
     variants: variants_by_rows!(run),
 };
 

@@ -120,11 +120,11 @@ fn launch<T: Float>(
             // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each block.
             unsafe {
                 match tiles {
-                    Tiles::Narrow(160) => stream.launch::<gk::pieces::GemmFp8BlocksNarrow<T, 160>>(grid, args),
-                    Tiles::Narrow(_) => stream.launch::<gk::pieces::GemmFp8BlocksNarrow<T, 64>>(grid, args),
-                    Tiles::Swapped(128) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 128>>(grid, args),
-                    Tiles::Swapped(96) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 96>>(grid, args),
-                    _ => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 64>>(grid, args),
+                    Tiles::Narrow(160) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 160, true>>(grid, args),
+                    Tiles::Narrow(_) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 64, true>>(grid, args),
+                    Tiles::Swapped(128) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 128, false>>(grid, args),
+                    Tiles::Swapped(96) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 96, false>>(grid, args),
+                    _ => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 64, false>>(grid, args),
                 }
             }
         })
@@ -166,7 +166,6 @@ static INFO: OpInfo = OpInfo {
         gk::GEMM_FP8_BLOCKS_MMA,
         gk::GEMM_FP8_BLOCKS_HOPPER,
         gk::pieces::GEMM_FP8_BLOCKS_SWAPPED,
-        gk::pieces::GEMM_FP8_BLOCKS_NARROW,
         gk::pieces::GEMM_FP8_BLOCKS_PIECES,
         GEMM_SUM,
     ],

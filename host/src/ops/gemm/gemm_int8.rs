@@ -102,16 +102,16 @@ impl<T: Float> Kernels<i8, i8, T> for Of<T> {
     type Pieces208 = gk::GemmInt8Pieces<208>;
     type Pieces128 = gk::GemmInt8Pieces<128>;
     type Pieces64 = gk::GemmInt8Pieces<64>;
-    type Swapped208 = gk::GemmInt8Swapped<T, 208>;
-    type Swapped192 = gk::GemmInt8Swapped<T, 192>;
-    type Swapped160 = gk::GemmInt8Swapped<T, 160>;
-    type Swapped128 = gk::GemmInt8Swapped<T, 128>;
-    type Swapped96 = gk::GemmInt8Swapped<T, 96>;
-    type Swapped64 = gk::GemmInt8Swapped<T, 64>;
-    type Narrow224 = gk::GemmInt8Narrow<T, 224>;
-    type Narrow160 = gk::GemmInt8Narrow<T, 160>;
-    type Narrow128 = gk::GemmInt8Narrow<T, 128>;
-    type Narrow64 = gk::GemmInt8Narrow<T, 64>;
+    type Swapped208 = gk::GemmInt8Swapped<T, 208, false>;
+    type Swapped192 = gk::GemmInt8Swapped<T, 192, false>;
+    type Swapped160 = gk::GemmInt8Swapped<T, 160, false>;
+    type Swapped128 = gk::GemmInt8Swapped<T, 128, false>;
+    type Swapped96 = gk::GemmInt8Swapped<T, 96, false>;
+    type Swapped64 = gk::GemmInt8Swapped<T, 64, false>;
+    type Narrow224 = gk::GemmInt8Swapped<T, 224, true>;
+    type Narrow160 = gk::GemmInt8Swapped<T, 160, true>;
+    type Narrow128 = gk::GemmInt8Swapped<T, 128, true>;
+    type Narrow64 = gk::GemmInt8Swapped<T, 64, true>;
     type Sum = gk::GemmInt8Sum<T>;
 }
 
@@ -187,14 +187,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &[
-        gk::GEMM_INT8_MMA,
-        gk::GEMM_INT8_HOPPER,
-        gk::GEMM_INT8_SWAPPED,
-        gk::GEMM_INT8_NARROW,
-        gk::GEMM_INT8_PIECES,
-        gk::GEMM_INT8_SUM,
-    ],
+    kernels: &[gk::GEMM_INT8_MMA, gk::GEMM_INT8_HOPPER, gk::GEMM_INT8_SWAPPED, gk::GEMM_INT8_PIECES, gk::GEMM_INT8_SUM],
     variants: variants_by_rows!(run),
 };
 

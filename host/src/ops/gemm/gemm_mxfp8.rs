@@ -298,7 +298,7 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[A_TYPE, C_TYPE],
     dtypes: DType::FLOATS,
-    kernels: &joined::<7, 24, 31>(
+    kernels: &joined::<7, 22, 29>(
         [
             // That of results in f16; the others are listed with bf16's products.
             GEMM_SUM.split_at(1).1.split_at(1).0,
@@ -309,7 +309,7 @@ static INFO: OpInfo = OpInfo {
             DEQUANTIZE_MXFP8,
             GEMM_PAD,
         ],
-        joined::<12, 12, 24>(kernels(true, false), kernels(true, true)),
+        joined::<11, 11, 22>(kernels(true, false), kernels(true, true)),
     ),
     variants: variants!(
         |stream, args, path| run(stream, args, Way::By(How::Fused(path))),

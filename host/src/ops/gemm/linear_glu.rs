@@ -211,9 +211,9 @@ static INFO: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::choice(ACTIVATION, "silu", Activation::NAMES, "what the gate goes through")],
     dtypes: &[DType::F16, DType::BF16],
-    kernels: &joined::<3, 25, 28>(
+    kernels: &joined::<3, 23, 26>(
         [gk::LINEAR_GLU_MMA, gk::LINEAR_GLU_HOPPER, gk::LINEAR_GLU_SUM],
-        joined::<24, 1, 25>(joined::<12, 12, 24>(kernels(false, true), kernels(true, true)), [GEMM_PAD]),
+        joined::<22, 1, 23>(joined::<11, 11, 22>(kernels(false, true), kernels(true, true)), [GEMM_PAD]),
     ),
     variants: &[
         Variant {

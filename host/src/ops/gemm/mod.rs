@@ -57,7 +57,6 @@ macro_rules! with_products {
             gpu_kernels::ops::gemm::gemm::hopper::GEMM_FINE,
             gpu_kernels::ops::gemm::gemm::hopper::GEMM_TALL,
             gpu_kernels::ops::gemm::gemm::hopper::GEMM_SWAPPED,
-            gpu_kernels::ops::gemm::gemm::hopper::GEMM_NARROW,
             gpu_kernels::ops::gemm::gemm::skinny::GEMM_SKINNY,
             gpu_kernels::ops::gemm::gemm::pairs::GEMM_PAIRS,
             gpu_kernels::ops::gemm::gemm::thin::GEMM_THIN,

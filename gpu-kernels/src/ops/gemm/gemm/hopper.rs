@@ -11,7 +11,7 @@ use super::super::hopper::{self, Halves, Matrices};
 pub use super::super::hopper::{
     ADD, BLOCK_M, BLOCK_N, CLUSTER, DIRECT, FINE_WIDTHS, FINE_WIDTHS_F32, NARROW, NARROW_8, NARROW_COLUMNS, PANEL,
     PIECES_8, STAGE_BYTES, STORE_M, SWAPPED, SWAPPED_8, SWAPPED_COLUMNS, SWAPPED_ROWS, TALL, TALL_THREADS, THREADS,
-    TILE, TILES, UNITS, WARP_ROWS, WIDTHS, loaded, shared_bytes, slab_columns, tall_shared_bytes,
+    TILE, TILES, UNITS, WARP_ROWS, WIDTHS, loaded, shared_bytes, slab_columns, swapped_bytes, tall_shared_bytes,
 };
 
 /// Depth of a stage.
@@ -95,13 +95,17 @@ pub unsafe fn gemm_tall<T: Half, C: Element, const A_MN: bool, const B_MN: bool>
 /// `a_map`, `b_map` and `problem` are those of the swapped operands, both K-major; C and `c_map` are those of the original,
 /// untransposed C, of which `c_map` stores `SWAPPED_ROWS` rows.
 ///
+/// Where 256 columns of C are too much for the multiprocessors to have a tile each, tiles are `NARROW`: a pair of blocks has 128 of them and
+/// `N` rows, of which each block has half. `b_map` then loads half as many rows, and `each` is 0.
+///
 /// # Safety
 /// As for [`gemm_hopper`], and `store` is [`TILES`] or [`ADD`].
 #[kernel(
-    dtypes(T: half, C: float), values(N: 208, 192, 160, 144, 128, 96, 64), where(C == T || C == f32),
-    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
+    dtypes(T: half, C: float), values(N: 208, 192, 160, 144, 128, 96, 64, NARROW: false, true),
+    where((C == T || C == f32) && (!NARROW || N != 192 && N != 144)),
+    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { swapped_bytes(N, NARROW) }, arch = "sm_90a", no_spills, programmatic
 )]
-pub unsafe fn gemm_swapped<T: Half, C: Element, const N: u32>(
+pub unsafe fn gemm_swapped<T: Half, C: Element, const N: u32, const NARROW: bool>(
     a_map: &TensorMap,
     b_map: &TensorMap,
     c_map: &TensorMap,
@@ -112,27 +116,10 @@ pub unsafe fn gemm_swapped<T: Half, C: Element, const N: u32>(
     each: u32,
 ) {
     let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::run_by::<Halves<T, false, false>, C, _, N>(of, Swapped(Factor::of(problem.alpha, scale)), each);
-}
-
-/// The same where 256 columns of C are too much for the multiprocessors to have a tile each: a pair of blocks has 128 of them and
-/// `N` rows, of which each block has half. `a_map` loads half as many rows as above.
-///
-/// # Safety
-/// As for [`gemm_swapped`].
-#[kernel(
-    dtypes(T: half, C: float), values(N: 208, 160, 128, 96, 64), where(C == T || C == f32),
-    block = THREADS, min_blocks = 1, cluster = CLUSTER, shared = { shared_bytes(N / CLUSTER) }, arch = "sm_90a", no_spills, programmatic
-)]
-pub unsafe fn gemm_narrow<T: Half, C: Element, const N: u32>(
-    a_map: &TensorMap,
-    b_map: &TensorMap,
-    c_map: &TensorMap,
-    c: *mut C,
-    scale: *const f32,
-    problem: Problem,
-    store: u32,
-) {
-    let of = Matrices { a: a_map, b: b_map, c_map, c, problem, store };
-    hopper::run_narrow::<Halves<T, false, false>, C, _, N>(of, Swapped(Factor::of(problem.alpha, scale)));
+    let epilogue = Swapped(Factor::of(problem.alpha, scale));
+    if NARROW {
+        hopper::run_narrow::<Halves<T, false, false>, C, _, N>(of, epilogue);
+    } else {
+        hopper::run_by::<Halves<T, false, false>, C, _, N>(of, epilogue, each);
+    }
 }

@@ -15,8 +15,8 @@
 //! [`hopper`]: clusters of two blocks walk over tiles of 256 rows and 256, 192, 128 or 64 columns, or also 160 or 96 if
 //! A is K-major, and 240, 224, 208 or 144 if C has 16 bits besides; a block has a producer warpgroup and two consumers of 64 rows.
 //! Rows that leave these tiles empty are columns of the swapped product, Cᵀ = Bᵀ·Aᵀ: tiles of 256 columns of C by 64 to 208
-//! rows, transposed on their way through shared memory ([`gemm_swapped`](hopper::gemm_swapped)); where these are too few,
-//! pairs of blocks that share 128 columns of C ([`gemm_narrow`](hopper::gemm_narrow)). [`skinny`] and [`pairs`]: clusters of
+//! rows, transposed on their way through shared memory ([`gemm_swapped`](hopper::gemm_swapped)); where these are too few, of 128
+//! columns, which the blocks of a pair share. [`skinny`] and [`pairs`]: clusters of
 //! four or two blocks take 128 rows of the longer side, and split k. [`split`]: of few tiles and a long k the tiles compute
 //! pieces along k, which a second launch adds. [`thin`]: a block takes 32 or 64 rows and all of k.
 //! [`pad`] copies operands that are not aligned to packs. [`mma`]: one 128 × 128 tile per block, eight warps of 64 × 32.

@@ -19,7 +19,7 @@ use super::super::Problem;
 use super::super::epilogue::{Epilogue, Factor, Raw, Swapped};
 use super::super::hopper::{
     self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Narrow, Output, PANEL_BYTES, Swapped8, Tile,
-    Tiles, WARPGROUP, Walk, shared_bytes,
+    Tiles, WARPGROUP, Walk, shared_bytes, swapped_bytes,
 };
 use super::GROUP;
 
@@ -30,16 +30,17 @@ pub const NARROW: [u32; 2] = [160, 64];
 /// Groups whose scales are read at a time.
 const AHEAD: u32 = 4;
 
-/// The product by tiles of `N` rows and 256 columns of C: operands are swapped, as [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped)'s.
+/// The product by tiles of `N` rows and 256 columns of C: operands are swapped, as [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped)'s, whose
+/// tiles may be `NARROW`.
 ///
 /// # Safety
 /// As for [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped), boxes having 128 elements of k; the scales are valid for every block.
 #[kernel(
-    dtypes(C: float), values(N: 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
-    shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
+    dtypes(C: float), values(N: 160, 128, 96, 64, NARROW: false, true), where(!NARROW && N <= 128 || NARROW && (N == 160 || N == 64)), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    shared = { swapped_bytes(N, NARROW) }, arch = "sm_90a", no_spills, programmatic
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn gemm_fp8_blocks_swapped<C: Element, const N: u32>(
+pub unsafe fn gemm_fp8_blocks_swapped<C: Element, const N: u32, const NARROW: bool>(
     b_map: &TensorMap,
     a_map: &TensorMap,
     c_map: &TensorMap,
@@ -50,35 +51,15 @@ pub unsafe fn gemm_fp8_blocks_swapped<C: Element, const N: u32>(
     b_scales: *const f32,
 ) {
     let of = Matrices { a: b_map, b: a_map, c_map, c, problem, store };
-    run_by::<C, _, N>(of, Swapped(Factor::ONE), 0, a_scales, b_scales);
-}
-
-/// The same by pairs of blocks that have 128 columns of C and `N` rows, as [`gemm_narrow`](super::super::gemm::hopper::gemm_narrow)'s.
-///
-/// # Safety
-/// As for [`gemm_fp8_blocks_swapped`].
-#[kernel(
-    dtypes(C: float), values(N: 160, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
-    shared = { shared_bytes(N / CLUSTER) }, arch = "sm_90a", no_spills, programmatic
-)]
-#[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
-pub unsafe fn gemm_fp8_blocks_narrow<C: Element, const N: u32>(
-    b_map: &TensorMap,
-    a_map: &TensorMap,
-    c_map: &TensorMap,
-    c: *mut C,
-    problem: Problem,
-    store: u32,
-    a_scales: *const f32,
-    b_scales: *const f32,
-) {
-    let of = Matrices { a: b_map, b: a_map, c_map, c, problem, store };
-    if N == NARROW[0] {
-        let tiles = Narrow::of(&of.problem, [hopper::BLOCK_M, NARROW[0] / CLUSTER]);
-        walk::<C, _, _, { NARROW[0] / CLUSTER }>(of, Swapped(Factor::ONE), tiles, a_scales, b_scales);
+    let epilogue = Swapped(Factor::ONE);
+    if !NARROW {
+        run_by::<C, _, N>(of, epilogue, 0, a_scales, b_scales);
+    } else if N == self::NARROW[0] {
+        let tiles = Narrow::of(&of.problem, [hopper::BLOCK_M, self::NARROW[0] / CLUSTER]);
+        walk::<C, _, _, { self::NARROW[0] / CLUSTER }>(of, epilogue, tiles, a_scales, b_scales);
     } else {
-        let tiles = Narrow::of(&of.problem, [hopper::BLOCK_M, NARROW[1] / CLUSTER]);
-        walk::<C, _, _, { NARROW[1] / CLUSTER }>(of, Swapped(Factor::ONE), tiles, a_scales, b_scales);
+        let tiles = Narrow::of(&of.problem, [hopper::BLOCK_M, self::NARROW[1] / CLUSTER]);
+        walk::<C, _, _, { self::NARROW[1] / CLUSTER }>(of, epilogue, tiles, a_scales, b_scales);
     }
 }
 

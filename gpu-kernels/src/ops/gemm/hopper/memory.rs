@@ -60,6 +60,11 @@ pub const fn loaded(block_n: u32, is_mn_major: bool) -> u32 {
     if is_mn_major { block_n.next_multiple_of(PANEL) } else { block_n }
 }
 
+/// Shared memory of a block of swapped operands' tiles of `n` columns, of which it has half if they are `narrow`.
+pub const fn swapped_bytes(n: u32, narrow: bool) -> usize {
+    shared_bytes(if narrow { n / CLUSTER } else { n })
+}
+
 /// Shared memory of a block that loads so many columns of B, [`loaded`] of one of [`FINE_WIDTHS`](super::FINE_WIDTHS).
 pub const fn shared_bytes(block_n: u32) -> usize {
     match block_n {

@@ -57,7 +57,7 @@ pub(super) use self::kernels::{run, run_by, run_narrow, run_narrow_8, run_swappe
 pub(super) use self::memory::{Cursor, Memory, Shared, Wide};
 use self::memory::{TOLD, WIDE_BYTES};
 pub(super) use self::memory::{b_bytes, stages, stages_beside};
-pub use self::memory::{loaded, shared_bytes, tall_shared_bytes};
+pub use self::memory::{loaded, shared_bytes, swapped_bytes, tall_shared_bytes};
 pub(super) use self::multiply::{Floats8, Halves, Integers8, Multiply, Operands, Swapped8, Tf32};
 use self::produce::produce;
 pub(super) use self::store::Output;

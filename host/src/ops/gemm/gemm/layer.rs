@@ -82,7 +82,7 @@ static INFO: OpInfo = OpInfo {
     params: &[],
     dtypes: &[DType::BF16],
     // A column with a single k is contiguous along m or n as well.
-    kernels: &joined::<12, 1, 13>(kernels(true, false), [GEMM_PAD]),
+    kernels: &joined::<11, 1, 12>(kernels(true, false), [GEMM_PAD]),
     variants: variants::<GemmBf16>(),
 };
 

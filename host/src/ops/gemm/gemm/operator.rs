@@ -2,7 +2,7 @@
 
 use cuda_std::float::Half;
 use cuda_std::launch::Instance;
-use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_FINE, GEMM_HOPPER, GEMM_NARROW, GEMM_SWAPPED, GEMM_TALL};
+use gpu_kernels::ops::gemm::gemm::hopper::{GEMM_FINE, GEMM_HOPPER, GEMM_SWAPPED, GEMM_TALL};
 use gpu_kernels::ops::gemm::gemm::mma::GEMM_MMA;
 use gpu_kernels::ops::gemm::gemm::pad::GEMM_PAD;
 use gpu_kernels::ops::gemm::gemm::pairs::GEMM_PAIRS;
@@ -56,7 +56,7 @@ const fn facts(
 type Kernels<const N: usize> = [&'static [Instance]; N];
 
 /// The kernels of products with one type of A and B and one of C, except [`GEMM_PAD`], which has no types.
-pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<12> {
+pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<11> {
     // C is listed within A, in the order f32, f16, bf16; each type of A has two of these.
     const fn of_c(all: &'static [Instance], of_bf16: bool, to_f32: bool) -> &'static [Instance] {
         let each = all.len() / 4;
@@ -74,7 +74,6 @@ pub(in super::super) const fn kernels(of_bf16: bool, to_f32: bool) -> Kernels<12
         fine,
         of_c(GEMM_TALL, of_bf16, to_f32),
         of_c(GEMM_SWAPPED, of_bf16, to_f32),
-        of_c(GEMM_NARROW, of_bf16, to_f32),
         of_c(GEMM_SKINNY, of_bf16, to_f32),
         of_c(GEMM_PAIRS, of_bf16, to_f32),
         of_c(GEMM_THIN, of_bf16, to_f32),
@@ -101,8 +100,8 @@ pub(in super::super) const fn joined<const A: usize, const B: usize, const N: us
 }
 
 /// The kernels for both types of A and B.
-const fn kernels_into(f32: bool) -> Kernels<25> {
-    joined(joined::<12, 12, 24>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
+const fn kernels_into(f32: bool) -> Kernels<23> {
+    joined(joined::<11, 11, 22>(kernels(false, f32), kernels(true, f32)), [GEMM_PAD])
 }
 
 pub(super) static INFO: OpInfo = facts(

@@ -168,8 +168,8 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
             Path::Thin(rows) => self.launch_thin(stream, rows),
             Path::Tiles(Tiles::Columns(columns)) => self.launch_hopper(stream, columns),
             Path::Tiles(Tiles::Tall) => self.launch_tall(stream),
-            Path::Tiles(Tiles::Swapped(rows)) => self.launch_swapped(stream, rows),
-            Path::Tiles(Tiles::Narrow(rows)) => self.launch_narrow(stream, rows),
+            Path::Tiles(Tiles::Swapped(rows)) => self.launch_swapped(stream, [rows, hopper::SWAPPED_COLUMNS]),
+            Path::Tiles(Tiles::Narrow(rows)) => self.launch_swapped(stream, [rows, hopper::NARROW_COLUMNS]),
             Path::Tiles(tiles @ (Tiles::Pieces(_) | Tiles::SwappedPieces(_))) => self.launch_split(stream, tiles),
             Path::Padded => self.launch_padded(stream),
             Path::Mma => self.launch_mma(stream),
@@ -265,42 +265,28 @@ impl<'a, T: Float + Half, C: Float + Element> Problem<'a, T, C> {
         }
     }
 
-    /// Launches tiles of this number of rows of C and 256 of its columns.
-    fn launch_swapped(mut self, stream: &Stream, rows: u32) -> Result<()> {
+    /// Launches tiles of this number of rows of C and of its columns, with operands swapped.
+    fn launch_swapped(mut self, stream: &Stream, [rows, columns]: [u32; 2]) -> Result<()> {
         let Tiling { maps: [b_map, a_map, c_map], store, grid } =
-            Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, [rows, hopper::SWAPPED_COLUMNS])?;
+            Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, [rows, columns])?;
         let sizes = operand::swapped(&self.sizes);
         let args = (b_map, a_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes, store, self.each);
         self.note_work();
         // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
         unsafe {
-            match rows {
-                208 => stream.launch::<hopper::GemmSwapped<T, C, 208>>(grid, args),
-                192 => stream.launch::<hopper::GemmSwapped<T, C, 192>>(grid, args),
-                160 => stream.launch::<hopper::GemmSwapped<T, C, 160>>(grid, args),
-                144 => stream.launch::<hopper::GemmSwapped<T, C, 144>>(grid, args),
-                128 => stream.launch::<hopper::GemmSwapped<T, C, 128>>(grid, args),
-                96 => stream.launch::<hopper::GemmSwapped<T, C, 96>>(grid, args),
-                _ => stream.launch::<hopper::GemmSwapped<T, C, 64>>(grid, args),
-            }
-        }
-    }
-
-    /// Launches tiles of this number of rows of C and 128 of its columns.
-    fn launch_narrow(mut self, stream: &Stream, rows: u32) -> Result<()> {
-        let Tiling { maps: [b_map, a_map, c_map], store, grid } =
-            Tiling::swapped(stream, (&self.a, &self.b), &mut self.c, &self.sizes, [rows, hopper::NARROW_COLUMNS])?;
-        let sizes = operand::swapped(&self.sizes);
-        let args = (b_map, a_map, c_map, self.c.ptr_mut(stream)?, self.scale_ptr(stream)?, sizes, store);
-        self.note_work();
-        // SAFETY: the maps and c describe live tensors of these sizes, and c is borrowed mutably.
-        unsafe {
-            match rows {
-                208 => stream.launch::<hopper::GemmNarrow<T, C, 208>>(grid, args),
-                160 => stream.launch::<hopper::GemmNarrow<T, C, 160>>(grid, args),
-                128 => stream.launch::<hopper::GemmNarrow<T, C, 128>>(grid, args),
-                96 => stream.launch::<hopper::GemmNarrow<T, C, 96>>(grid, args),
-                _ => stream.launch::<hopper::GemmNarrow<T, C, 64>>(grid, args),
+            match (rows, columns == hopper::NARROW_COLUMNS) {
+                (208, false) => stream.launch::<hopper::GemmSwapped<T, C, 208, false>>(grid, args),
+                (192, false) => stream.launch::<hopper::GemmSwapped<T, C, 192, false>>(grid, args),
+                (160, false) => stream.launch::<hopper::GemmSwapped<T, C, 160, false>>(grid, args),
+                (144, false) => stream.launch::<hopper::GemmSwapped<T, C, 144, false>>(grid, args),
+                (128, false) => stream.launch::<hopper::GemmSwapped<T, C, 128, false>>(grid, args),
+                (96, false) => stream.launch::<hopper::GemmSwapped<T, C, 96, false>>(grid, args),
+                (_, false) => stream.launch::<hopper::GemmSwapped<T, C, 64, false>>(grid, args),
+                (208, true) => stream.launch::<hopper::GemmSwapped<T, C, 208, true>>(grid, args),
+                (160, true) => stream.launch::<hopper::GemmSwapped<T, C, 160, true>>(grid, args),
+                (128, true) => stream.launch::<hopper::GemmSwapped<T, C, 128, true>>(grid, args),
+                (96, true) => stream.launch::<hopper::GemmSwapped<T, C, 96, true>>(grid, args),
+                (_, true) => stream.launch::<hopper::GemmSwapped<T, C, 64, true>>(grid, args),
             }
         }
     }

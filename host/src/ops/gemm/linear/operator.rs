@@ -37,9 +37,9 @@ pub(super) static INFO: OpInfo = OpInfo {
     ],
     params: &[ParamInfo::choice(ACTIVATION, "none", Activation::NAMES, "what the sums go through")],
     dtypes: &[DType::F16, DType::BF16],
-    kernels: &joined::<5, 25, 30>(
-        [gk::LINEAR_MMA, gk::LINEAR_HOPPER, gk::LINEAR_SWAPPED, gk::LINEAR_NARROW, gk::LINEAR_SUM],
-        joined::<24, 1, 25>(joined::<12, 12, 24>(kernels(false, true), kernels(true, true)), [GEMM_PAD]),
+    kernels: &joined::<4, 23, 27>(
+        [gk::LINEAR_MMA, gk::LINEAR_HOPPER, gk::LINEAR_SWAPPED, gk::LINEAR_SUM],
+        joined::<22, 1, 23>(joined::<11, 11, 22>(kernels(false, true), kernels(true, true)), [GEMM_PAD]),
     ),
     variants: VARIANTS,
 };
