@@ -336,16 +336,6 @@ impl Error {
         self
     }
 
-    /// The same error of memory or of a size, whatever it names, as that of a call which this operator's is a part of.
-    pub(crate) fn within(mut self, op: &'static str, arg: &'static str) -> Self {
-        match &mut self {
-            Self::OutOfMemory { of, .. } => *of = Some((op, arg)),
-            Self::TooLarge { op: of, arg: its, .. } => (*of, *its) = (op, arg),
-            _ => {}
-        }
-        self
-    }
-
     /// An [`Error::DeviceMismatch`].
     pub(crate) fn device_mismatch(
         op: &'static str,

@@ -159,9 +159,18 @@ pub fn matmul_int8<'a, T: Float>(
     a.require_row_stride(op, "a")?;
     b.require_row_stride(op, "b")?;
     require_depth(op, k)?;
-    let quantized = |x, arg| quantize_rows_int8(stream, x).map_err(|error| error.within(op, arg));
+    // And those of memory and of sizes, which are not known beforehand.
+    let named = |mut error, arg| {
+        match &mut error {
+            Error::OutOfMemory { of, .. } => *of = Some((op, arg)),
+            Error::TooLarge { op: of, arg: its, .. } => (*of, *its) = (op, arg),
+            _ => {}
+        }
+        error
+    };
+    let quantized = |x, arg| quantize_rows_int8(stream, x).map_err(|error| named(error, arg));
     let ((a, a_scales), (b, b_scales)) = (quantized(a, "a")?, quantized(b, "b")?);
-    gemm_int8(stream, &a, &a_scales, &b, &b_scales).map_err(|error| error.within(op, "c"))
+    gemm_int8(stream, &a, &a_scales, &b, &b_scales).map_err(|error| named(error, "c"))
 }
 
 /// The operator's entry in the registry.
