@@ -85,7 +85,8 @@ fn plan([m, n, k]: [u32; 3], bits: u32, multiprocessors: u32) -> Plan {
         }
         let steps = u64::from(k.div_ceil(plan.depth()).div_ceil(share));
         let waves = all.div_ceil(multiprocessors * u64::from(blocks));
-        let all_steps = all.div_ceil(multiprocessors) * steps + waves * WAVE[blocks as usize - 1];
+        let all_steps = all.div_ceil(multiprocessors).saturating_mul(steps);
+        let all_steps = all_steps.saturating_add(waves.saturating_mul(WAVE[blocks as usize - 1]));
         (all_steps.saturating_mul(u64::from(r) + WIDENING), plan)
     };
     let narrow = NARROW.into_iter().find(|r| m <= *r).map(|r| OF_NARROW.map(|of| timed(r, of)));
