@@ -97,7 +97,8 @@ pub unsafe fn gemm_fp8_hopper<Q: Float8, C: Element>(
 /// As for [`gemm_swapped`](super::gemm::hopper::gemm_swapped), boxes having 128 elements of k; the scales as for [`gemm_fp8_mma`].
 #[kernel(
     dtypes(Q: float8, C: float), values(N: 224, 208, 192, 160, 128, 96, 64, NARROW: false, true),
-    where(NARROW && N % 32 == 0 && N != 192 && N != 96 || !NARROW && N < 224), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    where(NARROW && N % 32 == 0 && N != 192 && N != 96 || !NARROW && N < 224),
+    block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
     shared = { swapped_bytes(N, NARROW) }, arch = "sm_90a", no_spills, programmatic
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.

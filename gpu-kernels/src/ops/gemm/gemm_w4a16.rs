@@ -56,7 +56,8 @@ const BITS: u32 = 4;
 /// # Safety
 /// As for `weight_only::skinny`'s `run`; x of the grid counts blocks of [`SKINNY_ROWS`] of the weight.
 #[kernel(
-    dtypes(T: half), values(ALONE: false, true, WARPS: 8, 16, ZEROS: false, true), where(ALONE || WARPS == 8), block = 32 * WARPS, min_blocks = 16 / WARPS,
+    dtypes(T: half), values(ALONE: false, true, WARPS: 8, 16, ZEROS: false, true), where(ALONE || WARPS == 8),
+    block = 32 * WARPS, min_blocks = 16 / WARPS,
     shared = { skinny::shared_bytes(ALONE, WARPS, BITS) }, no_spills
 )]
 pub unsafe fn gemm_w4a16_skinny<T: Half, const ALONE: bool, const WARPS: u32, const ZEROS: bool>(
@@ -76,8 +77,8 @@ pub unsafe fn gemm_w4a16_skinny<T: Half, const ALONE: bool, const WARPS: u32, co
 /// As for `weight_only::hopper`'s `run`.
 #[kernel(
     dtypes(T: half), values(R: 16, 32, 64, 96, 128, 160, 192, SHARE: 1, 2, 3, 4, BLOCKS: 1, 2, ZEROS: false, true),
-    where(R < 96 && (SHARE == 2 || (SHARE == 1) == (BLOCKS == 2)) || R >= 96 && BLOCKS == 1),
-    block = { Plan::of(R, BITS, SHARE, BLOCKS).threads() }, min_blocks = { Plan::of(R, BITS, SHARE, BLOCKS).blocks }, cluster = { Plan::of(R, BITS, SHARE, BLOCKS).share },
+    where(R < 96 && (SHARE == 2 || (SHARE == 1) == (BLOCKS == 2)) || R >= 96 && (SHARE < 3 || R <= 128) && BLOCKS == 1),
+    block = { Plan::of(R, BITS, SHARE, BLOCKS).threads() }, min_blocks = BLOCKS, cluster = SHARE,
     shared = { Plan::of(R, BITS, SHARE, BLOCKS).bytes() }, arch = "sm_90a", no_spills
 )]
 pub unsafe fn gemm_w4a16_cluster<T: Half, const R: usize, const SHARE: u32, const BLOCKS: u32, const ZEROS: bool>(

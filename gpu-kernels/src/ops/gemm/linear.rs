@@ -101,7 +101,8 @@ pub unsafe fn linear_hopper<T: Half, const N: u32>(
 /// # Safety
 /// As for [`gemm_swapped`](super::gemm::hopper::gemm_swapped); `bias` and `residual` as for [`linear_mma`].
 #[kernel(
-    dtypes(T: half), values(N: 208, 192, 160, 144, 128, 96, 64, NARROW: false, true), where(!NARROW || N != 192 && N != 144), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    dtypes(T: half), values(N: 208, 192, 160, 144, 128, 96, 64, NARROW: false, true), where(!NARROW || N != 192 && N != 144),
+    block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
     shared = { swapped_bytes(N, NARROW) }, arch = "sm_90a", no_spills
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.

@@ -96,7 +96,7 @@ pub unsafe fn gemm_tall<T: Half, C: Element, const A_MN: bool, const B_MN: bool>
 /// untransposed C, of which `c_map` stores `SWAPPED_ROWS` rows.
 ///
 /// Where 256 columns of C are too much for the multiprocessors to have a tile each, tiles are `NARROW`: a pair of blocks has 128 of them and
-/// `N` rows, of which each block has half. `b_map` then loads half as many rows, and `each` is 0.
+/// `N` rows, of which each block has half. `a_map` then loads half as many rows, `b_map` those of a block, and `each` is 0.
 ///
 /// # Safety
 /// As for [`gemm_hopper`], and `store` is [`TILES`] or [`ADD`].

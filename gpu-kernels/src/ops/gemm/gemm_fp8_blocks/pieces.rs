@@ -36,7 +36,8 @@ const AHEAD: u32 = 4;
 /// # Safety
 /// As for [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped), boxes having 128 elements of k; the scales are valid for every block.
 #[kernel(
-    dtypes(C: float), values(N: 160, 128, 96, 64, NARROW: false, true), where(!NARROW && N <= 128 || NARROW && (N == 160 || N == 64)), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
+    dtypes(C: float), values(N: 160, 128, 96, 64, NARROW: false, true), where(!NARROW && N <= 128 || NARROW && (N == 160 || N == 64)),
+    block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
     shared = { swapped_bytes(N, NARROW) }, arch = "sm_90a", no_spills, programmatic
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.

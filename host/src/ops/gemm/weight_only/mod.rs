@@ -79,8 +79,8 @@ fn plan([m, n, k]: [u32; 3], bits: u32, multiprocessors: u32) -> Plan {
     let timed = |r: u32, [share, blocks]: [u32; 2]| {
         let plan = Plan::of(r as usize, bits, share, blocks);
         let all = u64::from(m.div_ceil(r)) * u64::from(n.div_ceil(ROWS)) * u64::from(share);
-        // Multiprocessors come in groups that larger clusters do not fill.
-        if share > 2 && 4 * all > 3 * multiprocessors {
+        // Multiprocessors come in groups that larger clusters do not fill; and where these have room, so have slices of fewer rows.
+        if share > 2 && (4 * all > 3 * multiprocessors || r > 128) {
             return (u64::MAX, plan);
         }
         let steps = u64::from(k.div_ceil(plan.depth()).div_ceil(share));
@@ -106,8 +106,8 @@ macro_rules! by_plan {
             64: 4, 1; 64: 3, 1; 64: 2, 1; 64: 2, 2; 64: 1, 2;
             96: 4, 1; 96: 3, 1; 96: 2, 1; 96: 1, 1;
             128: 4, 1; 128: 3, 1; 128: 2, 1; 128: 1, 1;
-            160: 4, 1; 160: 3, 1; 160: 2, 1; 160: 1, 1;
-            192: 4, 1; 192: 3, 1; 192: 2, 1;
+            160: 2, 1; 160: 1, 1;
+            192: 2, 1;
         )
     };
     (@match $plan:expr, [$r:ident, $share:ident, $blocks:ident], $launch:expr; $($of:literal: $by:literal, $to:literal;)*) => {

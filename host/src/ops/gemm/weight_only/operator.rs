@@ -174,6 +174,9 @@ impl Operator for WeightOnly {
             cases.extend([
                 Case::odd(info, dtype, dims(5, 70, 203)),
                 Case::odd(info, dtype, dims(1, 70, 224)),
+                // More blocks of few rows of A than multiprocessors.
+                Case::odd(info, dtype, dims(1, 300, 224)),
+                Case::odd(info, dtype, dims(5, 300, 96)),
                 pad(pad(pad(Case::odd(info, dtype, dims(6, 35, 96)), "a", 8), "w", 16), "c", 3),
                 pad(pad(Case::odd(info, dtype, dims(2, 9, 40)), "a", 3), "w", 5),
                 Case::tiny(info, dtype, dims(1, 1, 1)),
@@ -190,31 +193,35 @@ impl Operator for WeightOnly {
                 Case::boundary(info, dtype, dims(18, 513, 64)),
                 Case::boundary(info, dtype, dims(64, 514, 128)),
                 Case::boundary(info, dtype, dims(1030, 130, 32)),
-                // Slices of 96, 160, 192 and 128 rows, of which pairs of blocks share k and of which none do.
-                Case::boundary(info, dtype, dims(70, 520, 32)),
-                Case::boundary(info, dtype, dims(128, 260, 32)),
-                Case::boundary(info, dtype, dims(270, 130, 32)),
-                Case::boundary(info, dtype, dims(350, 130, 32)),
-                Case::boundary(info, dtype, dims(250, 260, 32)),
-                Case::boundary(info, dtype, dims(350, 260, 32)),
                 Case::boundary(info, dtype, dims(4, 24, 160)).offset(1),
             ]);
         }
+        // Of each number of rows of A that a block takes: one tile for four blocks, two for three each, three for two each, and five for
+        // one or two each.
+        let kinds = [
+            [(16, 128, 128), (9, 130, 96), (9, 260, 96), (9, 520, 416), (9, 520, 96)],
+            [(20, 40, 96), (20, 130, 96), (20, 260, 96), (20, 520, 416), (20, 520, 96)],
+            [(50, 40, 96), (50, 130, 96), (50, 260, 96), (50, 520, 160), (50, 520, 96)],
+        ];
+        // And of more rows of A, slices of 96, 128, 160 and 192.
+        let slices = [
+            [(70, 40, 96), (100, 40, 96), (200, 40, 96), (390, 40, 96)],
+            [(100, 40, 3584), (200, 40, 1056), (390, 40, 416), (390, 130, 96)],
+            [(130, 260, 1184), (130, 520, 96), (330, 130, 2464), (330, 260, 96)],
+        ];
+        let kinds = || kinds.as_flattened().iter().chain(slices.as_flattened());
+        for &dtype in info.dtypes {
+            cases.extend(kinds().map(|&(m, n, k)| Case::boundary(info, dtype, dims(m, n, k))));
+        }
         // More stages than the rings have, in each part of k.
-        cases.extend(
-            // One tile for four blocks, two for three each, three for two each.
-            [(1, 40, 4640), (3, 40, 10272), (20, 33, 8224), (50, 33, 5152)]
-                .into_iter()
-                .chain([(3, 130, 7712), (20, 130, 6176), (50, 130, 3872)])
-                .chain([(3, 260, 5152), (20, 260, 4128), (50, 260, 2592)])
-                .chain([(3, 513, 2592), (20, 513, 2080), (40, 520, 1312)])
-                .chain([(3, 1030, 1312), (20, 1030, 1056), (40, 1030, 672)])
-                .chain([(70, 40, 3616), (128, 40, 3104), (150, 40, 2592), (190, 40, 2592)])
-                .chain([(70, 130, 2720), (128, 130, 2336), (150, 130, 2336), (190, 130, 2336)])
-                .chain([(270, 130, 1312), (350, 130, 1312), (70, 520, 1312), (128, 260, 1312)])
-                .chain([(250, 260, 1312), (270, 260, 1312), (350, 260, 1312)])
-                .map(|(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))),
-        );
+        let long = [
+            [(1, 40, 4640), (9, 40, 10304), (9, 130, 7744), (9, 260, 5184), (9, 520, 3584), (9, 520, 1664)],
+            [(20, 40, 8224), (20, 130, 6304), (20, 260, 4224), (20, 520, 2464), (20, 520, 1056), (50, 520, 800)],
+            [(50, 40, 5184), (50, 130, 3904), (50, 260, 2624), (50, 520, 1504), (70, 40, 3744), (100, 40, 2784)],
+            [(200, 40, 1984), (130, 260, 928), (200, 40, 2464), (390, 40, 1664), (390, 130, 800), (130, 520, 672)],
+        ];
+        cases.extend(long.as_flattened().iter().map(|&(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))));
+        cases.push(Case::odd(info, DType::F16, dims(330, 260, 544)));
         // Sums are formed before scaling: with bf16's greatest values they would overflow f32, but not the f64 reference.
         cases.push(Case::boundary(info, DType::F16, dims(8, 16, 48)).values("a", Values::Specials));
         if zeros {
