@@ -184,7 +184,6 @@ impl Operator for WeightOnly {
                 Case::empty(info, dtype, dims(0, 8, 16)),
                 Case::empty(info, dtype, dims(8, 0, 16)),
                 Case::empty(info, dtype, dims(8, 12, 0)),
-                Case::boundary(info, dtype, dims(16, 128, 128)),
                 Case::boundary(info, dtype, dims(17, 129, 96)),
                 Case::boundary(info, dtype, dims(33, 128, 160)),
                 Case::boundary(info, dtype, dims(129, 16, 32)),
