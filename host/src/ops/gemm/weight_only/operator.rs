@@ -220,7 +220,11 @@ impl Operator for WeightOnly {
             [(200, 40, 1984), (130, 260, 928), (200, 40, 2464), (390, 40, 1664), (390, 130, 800), (130, 520, 672)],
         ];
         cases.extend(long.as_flattened().iter().map(|&(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))));
-        cases.push(Case::odd(info, DType::F16, dims(330, 260, 544)));
+        // And than the rings of few rows of A, of large blocks and of others.
+        cases.extend(
+            [(3, 40, 4640), (5, 300, 4640), (330, 260, 544)]
+                .map(|(m, n, k)| Case::odd(info, DType::F16, dims(m, n, k))),
+        );
         // Sums are formed before scaling: with bf16's greatest values they would overflow f32, but not the f64 reference.
         cases.push(Case::boundary(info, DType::F16, dims(8, 16, 48)).values("a", Values::Specials));
         if zeros {
