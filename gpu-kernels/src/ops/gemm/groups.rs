@@ -194,7 +194,6 @@ impl<R: Rows> Walk for Groups<R> {
 /// warps.
 #[inline(always)]
 pub(super) fn idle_warps() -> [u32; 2] {
-    // All warps of the producer warpgroup except the producer's own.
-    let warps = hopper::WARPGROUP / 32 - 1;
+    let warps = hopper::IDLE_WARPS;
     [thread::block_idx_x() * warps + warp::warp_id() - 1, thread::grid_dim_x() * warps]
 }

@@ -32,6 +32,7 @@
 //! # Sources
 //! DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv:2412.19437), 3.3.
 
+pub(super) mod factors;
 pub mod pieces;
 
 use cuda_std::float::Element;

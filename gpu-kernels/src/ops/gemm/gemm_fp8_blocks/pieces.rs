@@ -1,10 +1,9 @@
 //! Few rows: tiles of swapped operands; or sums in f32, of pieces along k or whole, which
 //! [`gemm_sum`](super::super::gemm::split::gemm_sum) adds.
 //!
-//! The rows of a block's tile are one group of the weight's rows, and its columns are rows of A. So the scales of a group of k are one
-//! of B times one for each column. The lanes of a warp hold them for four groups at a time, which are adjacent in memory, and get
-//! those of their columns by shuffles. The next four are on their way meanwhile: all blocks read the same lines of A's scales, and
-//! wait long for them. Sums of a group and of a tile take `N`/2 registers each.
+//! The rows of a block's tile are one group of the weight's rows, and its columns are rows of A. So the factors of a group of k are a scale
+//! of B times one for each column, which [`factors`](super::factors) are made of ahead of the products. Sums of a group and of a tile take
+//! `N`/2 registers each, and a group's factors a quarter of `N`.
 
 use core::array;
 use core::marker::PhantomData;
@@ -13,22 +12,25 @@ use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
 use cuda_std::vector::Pack;
 use cuda_std::wgmma::{self, Registers};
-use cuda_std::{f8e4m3, kernel, math, thread, warp};
+use cuda_std::{f8e4m3, kernel, math, thread};
 
 use super::super::Problem;
 use super::super::epilogue::{Epilogue, Factor, Raw, Swapped};
 use super::super::hopper::{
-    self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Narrow, Output, PANEL_BYTES, Swapped8, Tile,
-    Tiles, WARPGROUP, Walk, shared_bytes, swapped_bytes,
+    self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Narrow, Output, PANEL_BYTES, Swapped8,
+    Tiles, WARPGROUP, Walk, swapped_bytes,
 };
 use super::GROUP;
+use super::factors::{Factors, Ring, Scales};
 
 /// Rows of C that a tile can have: more would not fit into registers.
 pub const ROWS: [u32; 3] = [128, 96, 64];
 /// Rows of C that a pair of blocks can have.
 pub const NARROW: [u32; 2] = [160, 64];
-/// Groups whose scales are read at a time.
-const AHEAD: u32 = 4;
+/// Shared memory of a block whose tiles have `n` rows of C, of which it has half if they are `narrow`.
+const fn bytes(n: u32, narrow: bool) -> usize {
+    swapped_bytes(n, narrow) + size_of::<Ring>()
+}
 
 /// The product by tiles of `N` rows and 256 columns of C: operands are swapped, as [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped)'s, whose
 /// tiles may be `NARROW`.
@@ -38,7 +40,7 @@ const AHEAD: u32 = 4;
 #[kernel(
     dtypes(C: float), values(N: 160, 128, 96, 64, NARROW: false, true), where(!NARROW && N <= 128 || NARROW && (N == 160 || N == 64)),
     block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
-    shared = { swapped_bytes(N, NARROW) }, arch = "sm_90a", no_spills, programmatic
+    shared = { bytes(N, NARROW) }, arch = "sm_90a", no_spills, programmatic
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn gemm_fp8_blocks_swapped<C: Element, const N: u32, const NARROW: bool>(
@@ -71,7 +73,7 @@ pub unsafe fn gemm_fp8_blocks_swapped<C: Element, const N: u32, const NARROW: bo
 /// As for [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped), boxes having 128 elements of k; the scales are valid for every block.
 #[kernel(
     values(N: 128, 96, 64), block = hopper::THREADS, min_blocks = 1, cluster = CLUSTER,
-    shared = { shared_bytes(N) }, arch = "sm_90a", no_spills, programmatic
+    shared = { bytes(N, false) }, arch = "sm_90a", no_spills, programmatic
 )]
 #[allow(clippy::too_many_arguments)] // A kernel's parameters are its interface.
 pub unsafe fn gemm_fp8_blocks_pieces<const N: u32>(
@@ -113,7 +115,8 @@ unsafe fn walk<C: Element, E: Epilogue, W: Walk, const N: u32>(
 ) {
     macro_rules! rows {
         ($n:literal) => {{
-            let consumers = Grouped::<{ $n / 2 }> { a_scales, b_scales, sums: PhantomData };
+            let consumers =
+                Grouped::<{ $n / 2 }> { scales: Scales { columns: a_scales, rows: b_scales }, sums: PhantomData };
             hopper::split::<
                 Swapped8<f8e4m3>,
                 C,
@@ -137,60 +140,8 @@ unsafe fn walk<C: Element, E: Epilogue, W: Walk, const N: u32>(
 
 /// Consumers that multiply the groups of every tile of this cluster, scale each, and store the sums.
 struct Grouped<const R: usize> {
-    a_scales: *const f32,
-    b_scales: *const f32,
+    scales: Scales,
     sums: PhantomData<[f32; R]>,
-}
-
-/// Scales of neighbouring groups.
-type Groups = [f32; AHEAD as usize];
-
-/// The scales of four groups: those of a lane's column of every 32, and of the weight's rows.
-#[derive(Clone, Copy)]
-struct Scales {
-    columns: [Groups; 4],
-    rows: Groups,
-}
-
-impl Scales {
-    /// Of group `group` of the four, for each of the lane's columns.
-    #[inline(always)]
-    fn of(&self, group: u32) -> [f32; 4] {
-        let (is_odd, is_upper) = (!group.is_multiple_of(2), group >= AHEAD / 2);
-        let pick = |[a, b, c, d]: Groups| {
-            let [lower, upper] = [[a, b], [c, d]].map(|[even, odd]| if is_odd { odd } else { even });
-            if is_upper { upper } else { lower }
-        };
-        self.columns.map(|column| pick(column) * pick(self.rows))
-    }
-}
-
-impl<const R: usize> Grouped<R> {
-    const COLUMNS: u32 = 2 * R as u32;
-
-    /// The scales of four groups, the first four if `four` is 0; those behind the last group or column are others.
-    #[inline(always)]
-    unsafe fn scales(&self, problem: &Problem, tile: Tile, four: u32, lane: u32) -> Scales {
-        let (group, groups) = (four * AHEAD, problem.k.div_ceil(GROUP));
-        let read = |scales: *const f32, line: u32| -> Groups {
-            let line = scales.wrapping_add((u64::from(line) * u64::from(groups)) as usize);
-            let from = line.wrapping_add(group as usize);
-            if group + AHEAD <= groups && (from as usize).is_multiple_of(16) {
-                return Pack::<f32, { AHEAD as usize }>::load(from).0;
-            }
-            // Volatile, or the compiler would join these loads with the one above, as four.
-            array::from_fn(|i| line.add((group + i as u32).min(groups - 1) as usize).read_volatile())
-        };
-        let columns = array::from_fn(|i| {
-            let column = i as u32 * 32;
-            if column >= Self::COLUMNS {
-                return [0.0; AHEAD as usize];
-            }
-            read(self.a_scales, (tile.column + column + lane % 32).min(problem.n - 1))
-        });
-        // Blocks past the last row have no scale of their own.
-        Scales { columns, rows: read(self.b_scales, tile.row.min(problem.m - 1) / GROUP) }
-    }
 }
 
 impl<C, E, const R: usize, const B: usize, const STAGES: usize> Consume<C, E, B, STAGES> for Grouped<R>
@@ -201,6 +152,16 @@ where
     [f32; R]: Registers,
 {
     #[inline(always)]
+    unsafe fn initialise(&self, memory: Memory<B, STAGES>) {
+        Factors(memory.behind()).initialise();
+    }
+
+    #[inline(always)]
+    unsafe fn assist<W: Walk>(&self, memory: Memory<B, STAGES>, problem: &Problem, tiles: W) {
+        Factors(memory.behind()).make(self.scales, 2 * R as u32, problem, tiles);
+    }
+
+    #[inline(always)]
     unsafe fn consume<W: Walk>(
         self,
         memory: Memory<B, STAGES>,
@@ -209,23 +170,17 @@ where
         mut tiles: W,
     ) {
         let lane = thread::thread_idx_x() % WARPGROUP;
-        let problem = &output.problem;
-        let mut at = Cursor::default();
+        let ring = Factors(memory.behind());
+        let (mut at, mut slot) = (Cursor::default(), Cursor::default());
         while tiles.find() {
             let tile = tiles.tile();
-            let [start, end] = tile.k.unwrap_or([0, problem.k]);
-            let (first, end) = (start / GROUP, end.div_ceil(GROUP));
+            let [start, end] = tile.k.unwrap_or([0, output.problem.k]);
             let (mut sums, mut of_group) = ([0.0f32; R], [0.0f32; R]);
-            let mut ahead = self.scales(problem, tile, first / AHEAD, lane);
-            let mut scales = ahead;
-            for group in first..end {
-                if group == first || group.is_multiple_of(AHEAD) {
-                    scales = ahead;
-                    let next = group / AHEAD + 1;
-                    if next * AHEAD < end {
-                        ahead = self.scales(problem, tile, next, lane);
-                    }
-                }
+            for _ in start / GROUP..end.div_ceil(GROUP) {
+                // Ahead of the products, for which ptxas would wait before the loop in here.
+                let from = ring.wait(slot, lane).as_ptr();
+                let factors: [Pack<f32, 4>; 8] =
+                    array::from_fn(|i| if i < R / 8 { Pack::load(from.add(i * 16)) } else { Pack([0.0; 4]) });
                 memory.full(at.stage).wait_parity(at.parity);
                 let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
                 let b = hopper::descriptors(memory.b(at.stage), false);
@@ -235,15 +190,16 @@ where
                 Swapped8::<f8e4m3>::multiply(&mut of_group, a[2], b[2], true);
                 Swapped8::<f8e4m3>::multiply(&mut of_group, a[3], b[3], true);
                 wgmma::commit();
-                let of_lane = scales.of(group % AHEAD);
                 wgmma::wait_for::<0>(&mut of_group);
                 memory.release(at.stage, lane);
+                ring.release(slot, lane);
                 at.advance(STAGES);
+                Factors::advance(&mut slot);
                 let mut i = 0;
                 while i < R {
                     // Two rows of two neighbouring columns, every 8 columns.
-                    let from = i as u32 / 4 % 4 * 8 + lane % 4 * 2;
-                    let [left, right] = [from, from + 1].map(|from| warp::shuffle_idx(of_lane[i / 16], from));
+                    let Pack([a, b, c, d]) = factors[i / 8];
+                    let [left, right] = if i.is_multiple_of(8) { [a, b] } else { [c, d] };
                     sums[i] = math::fma(of_group[i], left, sums[i]);
                     sums[i + 1] = math::fma(of_group[i + 1], right, sums[i + 1]);
                     sums[i + 2] = math::fma(of_group[i + 2], left, sums[i + 2]);

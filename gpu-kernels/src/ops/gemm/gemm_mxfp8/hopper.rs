@@ -15,6 +15,7 @@ use cuda_std::{kernel, shared_field, thread, warp};
 
 use super::super::Problem;
 use super::super::epilogue::{Epilogue, Factor, Raw};
+use super::super::gemm_fp8_blocks::factors::place_of_factor;
 use super::super::hopper::{
     self, BLOCK_M, CLUSTER, CONSUMERS, Consume, Cursor, Floats8, Matrices, Memory, Multiply, Output, PANEL_BYTES,
     STAGE_BYTES, STORE_M, Swapped8, Tiles, WARPGROUP, Walk, b_bytes,
@@ -139,12 +140,6 @@ struct Scaled<M, const R: usize, const N: usize> {
     rows: Scales,
     columns: Scales,
     of: PhantomData<(M, [f32; R])>,
-}
-
-/// Where the factor of a column is: a lane's four of two neighbouring blocks of eight columns follow each other.
-#[inline(always)]
-const fn place_of_factor(column: u32) -> u32 {
-    column / 16 * 16 + column % 8 / 2 * 4 + column / 8 % 2 * 2 + column % 2
 }
 
 impl<M, C, E, const R: usize, const N: usize, const B: usize, const STAGES: usize> Consume<C, E, B, STAGES>

@@ -135,6 +135,13 @@ impl<const B: usize, const STAGES: usize, const H: usize> Memory<B, STAGES, H> {
         shared_field!(memory.told).at(number % TOLD as u32)
     }
 
+    /// What a kernel has behind it.
+    #[inline(always)]
+    pub(in super::super) fn behind<T>(self) -> SharedPtr<T> {
+        let Self(memory) = self;
+        memory.add(1).cast()
+    }
+
     /// Whether there is a tile `number` for consumers whose first stage of it is `at`.
     #[inline(always)]
     pub(super) unsafe fn find<W: Walk>(self, tiles: &mut W, number: u32, at: Cursor) -> bool {

@@ -108,6 +108,8 @@ pub const TALL_THREADS: u32 = (1 + TALL_CONSUMERS) * WARPGROUP;
 pub const STORE_M: u32 = 64;
 
 pub(super) const WARPGROUP: u32 = 128;
+/// Warps of the producer's warpgroup that produce nothing.
+pub(super) const IDLE_WARPS: u32 = WARPGROUP / 32 - 1;
 pub(super) const CONSUMERS: u32 = 2;
 pub(super) const TALL_CONSUMERS: u32 = TALL[0] / STORE_M;
 /// A consumer's rows of A in a stage, and a panel of any operand.
@@ -151,6 +153,16 @@ pub(super) trait Consume<C, E, const B: usize, const STAGES: usize, const H: usi
     /// Whether those of a block without rows [skip](Memory::skip) the stages of its tile, although they walk themselves.
     const SKIPS: bool = false;
 
+    /// Initialises barriers of their own. Run by one thread.
+    #[inline(always)]
+    unsafe fn initialise(&self, _: Memory<B, STAGES, H>) {}
+
+    /// Run by the producer's [`IDLE_WARPS`].
+    #[inline(always)]
+    unsafe fn assist<W: Walk>(&self, _: Memory<B, STAGES, H>, _: &Problem, tiles: W) {
+        tiles.meanwhile();
+    }
+
     /// Run by each consumer warpgroup, with its number, its output and its tiles.
     unsafe fn consume<W: Walk>(self, memory: Memory<B, STAGES, H>, consumer: u32, output: &Output<'_, C, E>, tiles: W);
 }
@@ -177,6 +189,7 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
             memory.full(stage).init(1);
             memory.empty(stage).init(CLUSTER * K::RELEASES);
         }
+        consumers.initialise(memory);
         fence::mbarrier_init();
     }
     // The peer's copies and arrivals land in this block: no block may start before both have initialised their
@@ -197,7 +210,7 @@ pub(super) unsafe fn split<O: Operands, C, E: Copy, W: Walk, K, const B: usize, 
             let skip = K::SKIPS && !W::TOLD && !W::TWO_BS;
             produce::<O, W, B, STAGES, H>(memory, of.a, of.b, &of.problem, walk, first, skip);
         } else if thread::thread_idx_x() >= 32 {
-            tiles.meanwhile();
+            consumers.assist(memory, &of.problem, tiles);
         }
     } else {
         if H > 2 {
