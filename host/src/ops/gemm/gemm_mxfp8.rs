@@ -272,8 +272,13 @@ fn widens(c: DType, sizes: [usize; 3]) -> bool {
 const WIDENS: &str = "c in bfloat16 or float32, and no size of zero";
 
 /// What the scales of four groups add to a stage was measured on an H200.
-const KINDS: Kinds =
-    Kinds { rows: &gk::hopper::ROWS, swapped: &[], narrow: &[], columns: gk::hopper::BLOCK_N, scaling: [0.8, 1.07] };
+const KINDS: Kinds = Kinds {
+    rows: &gk::hopper::ROWS,
+    swapped: &[],
+    narrow: &[],
+    columns: gk::hopper::BLOCK_N,
+    scaling: |tiles| if let Tiles::Columns(_) = tiles { 1.07 } else { 0.8 },
+};
 
 /// The operator's entry in the registry.
 pub static GEMM_MXFP8: ScaledProduct = ScaledProduct {

@@ -63,14 +63,10 @@ impl Factors {
         self.of(at.stage).at(lane % 4 * 4)
     }
 
-    /// Gives the slot back. Run by every warp that has read it.
+    /// Gives the slot back, and goes on to the next. Run by every warp that has read it.
     #[inline(always)]
-    pub(super) unsafe fn release(self, at: Cursor, lane: u32) {
+    pub(super) unsafe fn release(self, at: &mut Cursor, lane: u32) {
         self.tell(self.read(at.stage), lane);
-    }
-
-    #[inline(always)]
-    pub(super) fn advance(at: &mut Cursor) {
         at.advance(SLOTS);
     }
 
@@ -105,7 +101,7 @@ impl Factors {
                     }
                 }
                 self.tell(self.ready(at.stage), maker);
-                Self::advance(&mut at);
+                at.advance(SLOTS);
             }
             tiles.advance();
         }

@@ -2,8 +2,11 @@
 //! [`gemm_sum`](super::super::gemm::split::gemm_sum) adds.
 //!
 //! The rows of a block's tile are one group of the weight's rows, and its columns are rows of A. So the factors of a group of k are a scale
-//! of B times one for each column, which [`factors`](super::factors) are made of ahead of the products. Sums of a group and of a tile take
-//! `N`/2 registers each, and a group's factors a quarter of `N`.
+//! of B times one for each column, which [`factors`](super::factors) are made of ahead of the products. Sums of a tile, of a group and of
+//! the next take `N`/2 registers each, and a group's factors a quarter of `N`.
+//!
+//! Shared memory is what bounds them: of 80 columns a block reads 36 KiB a group for products, 128 bytes a clock, 26 KiB arrive, and what
+//! factors each thread gets takes the lanes' registers 160 clocks, where the tensor cores need 305.
 
 use core::array;
 use core::marker::PhantomData;
@@ -27,6 +30,10 @@ use super::factors::{Factors, Ring, Scales};
 pub const ROWS: [u32; 3] = [128, 96, 64];
 /// Rows of C that a pair of blocks can have.
 pub const NARROW: [u32; 2] = [160, 64];
+/// Sums of a thread at most, where the products of the next group are under way while those of one are scaled: for both, beside the sums
+/// of a tile, there are no registers in tiles of 128 columns.
+const MOST_AHEAD: usize = 48;
+
 /// Shared memory of a block whose tiles have `n` rows of C, of which it has half if they are `narrow`.
 const fn bytes(n: u32, narrow: bool) -> usize {
     swapped_bytes(n, narrow) + size_of::<Ring>()
@@ -172,44 +179,103 @@ where
         let lane = thread::thread_idx_x() % WARPGROUP;
         let ring = Factors(memory.behind());
         let (mut at, mut slot) = (Cursor::default(), Cursor::default());
+        // Of a group, and of the next.
+        let [mut one, mut other] = [[0.0f32; R]; 2];
         while tiles.find() {
             let tile = tiles.tile();
             let [start, end] = tile.k.unwrap_or([0, output.problem.k]);
-            let (mut sums, mut of_group) = ([0.0f32; R], [0.0f32; R]);
-            for _ in start / GROUP..end.div_ceil(GROUP) {
-                // Ahead of the products, for which ptxas would wait before the loop in here.
-                let from = ring.wait(slot, lane).as_ptr();
-                let factors: [Pack<f32, 4>; 8] =
-                    array::from_fn(|i| if i < R / 8 { Pack::load(from.add(i * 16)) } else { Pack([0.0; 4]) });
-                memory.full(at.stage).wait_parity(at.parity);
-                let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
-                let b = hopper::descriptors(memory.b(at.stage), false);
-                wgmma::fence_for(&mut of_group);
-                Swapped8::<f8e4m3>::multiply(&mut of_group, a[0], b[0], false);
-                Swapped8::<f8e4m3>::multiply(&mut of_group, a[1], b[1], true);
-                Swapped8::<f8e4m3>::multiply(&mut of_group, a[2], b[2], true);
-                Swapped8::<f8e4m3>::multiply(&mut of_group, a[3], b[3], true);
-                wgmma::commit();
-                wgmma::wait_for::<0>(&mut of_group);
-                memory.release(at.stage, lane);
-                ring.release(slot, lane);
-                at.advance(STAGES);
-                Factors::advance(&mut slot);
-                let mut i = 0;
-                while i < R {
-                    // Two rows of two neighbouring columns, every 8 columns.
-                    let Pack([a, b, c, d]) = factors[i / 8];
-                    let [left, right] = if i.is_multiple_of(8) { [a, b] } else { [c, d] };
-                    sums[i] = math::fma(of_group[i], left, sums[i]);
-                    sums[i + 1] = math::fma(of_group[i + 1], right, sums[i + 1]);
-                    sums[i + 2] = math::fma(of_group[i + 2], left, sums[i + 2]);
-                    sums[i + 3] = math::fma(of_group[i + 3], right, sums[i + 3]);
-                    i += 4;
+            let mut groups = end.div_ceil(GROUP) - start / GROUP;
+            let mut sums = [0.0f32; R];
+            if R > MOST_AHEAD {
+                for _ in 0..groups {
+                    let factors = Self::factors(ring, slot, lane);
+                    Self::start(&mut one, memory, consumer, at);
+                    Self::finish::<0, B, STAGES>(&mut sums, &mut one, &factors, memory, at.stage, lane);
+                    ring.release(&mut slot, lane);
+                    at.advance(STAGES);
+                }
+            } else {
+                Self::start(&mut one, memory, consumer, at);
+                // The arrays change places, which they could not in registers: so both halves are written out.
+                macro_rules! group {
+                    ($this:ident, $next:ident) => {{
+                        let stage = at.stage;
+                        at.advance(STAGES);
+                        let factors = Self::factors(ring, slot, lane);
+                        groups -= 1;
+                        if groups == 0 {
+                            Self::finish::<0, B, STAGES>(&mut sums, &mut $this, &factors, memory, stage, lane);
+                            ring.release(&mut slot, lane);
+                            break;
+                        }
+                        Self::start(&mut $next, memory, consumer, at);
+                        Self::finish::<1, B, STAGES>(&mut sums, &mut $this, &factors, memory, stage, lane);
+                        ring.release(&mut slot, lane);
+                    }};
+                }
+                loop {
+                    group!(one, other);
+                    group!(other, one);
                 }
             }
-            output.part(lane, consumer, tile).store(&mut sums);
+            // The addresses are computed only now: there are no registers to keep them during the products.
+            let Pack([hidden, ..]) = Pack([lane, 0, 0, 0]).forget();
+            output.part(hidden, consumer, tile).store(&mut sums);
             tiles.advance();
         }
         output.finish(lane);
+    }
+}
+
+impl<const R: usize> Grouped<R>
+where
+    Swapped8<f8e4m3>: Multiply<R, Sum = f32>,
+    [f32; R]: Registers,
+{
+    /// Starts the products of a stage, which is a group.
+    #[inline(always)]
+    unsafe fn start<const B: usize, const STAGES: usize>(
+        of_group: &mut [f32; R],
+        memory: Memory<B, STAGES>,
+        consumer: u32,
+        at: Cursor,
+    ) {
+        memory.full(at.stage).wait_parity(at.parity);
+        let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
+        let b = hopper::descriptors(memory.b(at.stage), false);
+        wgmma::fence_for(of_group);
+        Swapped8::<f8e4m3>::multiply(of_group, a[0], b[0], false);
+        Swapped8::<f8e4m3>::multiply(of_group, a[1], b[1], true);
+        Swapped8::<f8e4m3>::multiply(of_group, a[2], b[2], true);
+        Swapped8::<f8e4m3>::multiply(of_group, a[3], b[3], true);
+        wgmma::commit();
+    }
+
+    /// The factors of a lane's columns: of two neighbouring ones, in each of two blocks of 8.
+    #[inline(always)]
+    unsafe fn factors(ring: Factors, slot: Cursor, lane: u32) -> [Pack<f32, 4>; 8] {
+        let from = ring.wait(slot, lane).as_ptr();
+        array::from_fn(|i| if i < R / 8 { Pack::load(from.add(i * 16)) } else { Pack([0.0; 4]) })
+    }
+
+    /// Waits for the products of a group, until `PENDING` later ones are left, and adds them times their factors.
+    #[inline(always)]
+    unsafe fn finish<const PENDING: u32, const B: usize, const STAGES: usize>(
+        sums: &mut [f32; R],
+        of_group: &mut [f32; R],
+        factors: &[Pack<f32, 4>; 8],
+        memory: Memory<B, STAGES>,
+        stage: u32,
+        lane: u32,
+    ) {
+        wgmma::wait_for::<PENDING>(of_group);
+        memory.release(stage, lane);
+        let mut i = 0;
+        while i < R {
+            // Two rows of each of two columns.
+            let Pack(four) = factors[i / 8];
+            sums[i] = math::fma(of_group[i], four[i / 4 % 2 * 2 + i % 2], sums[i]);
+            i += 1;
+        }
     }
 }

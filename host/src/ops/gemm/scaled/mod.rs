@@ -150,7 +150,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             swapped: &hopper::SWAPPED_8,
             narrow: &hopper::NARROW_8,
             columns: hopper::BLOCK_N,
-            scaling: [0.0; 2],
+            scaling: |_| 0.0,
         };
         let by_swapped = |problem: Self, tiles| {
             problem.launch_tiles(stream, tiles, |grid, (b_map, a_map, c_map, c, sizes, store)| {

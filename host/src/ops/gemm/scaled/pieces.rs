@@ -37,8 +37,8 @@ pub(in super::super) struct Kinds {
     pub(in super::super) narrow: &'static [u32],
     /// The columns of the tiles of the kernel that does all.
     pub(in super::super) columns: u32,
-    /// The microseconds that scales add to the stages of either.
-    pub(in super::super) scaling: [f64; 2],
+    /// The microseconds that scales add to a stage of such tiles.
+    pub(in super::super) scaling: fn(Tiles) -> f64,
 }
 
 /// The arguments of a kernel of such sums.
@@ -111,16 +111,16 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             return None;
         }
         let of = stream.device().info().multiprocessors;
-        let [of_pieces, of_fused] = kinds.scaling.map(|scaling| self.shape(scaling));
+        let micros = |tiles| self.shape((kinds.scaling)(tiles)).micros(of, tiles);
         let pieces = kinds.rows.iter().map(|rows| match self.each(stream, *rows) {
-            0 => (How::Pieces(*rows), of_pieces.micros(of, Tiles::Swapped(*rows)) + of_pieces.added(1)),
-            _ => (How::Pieces(*rows), of_pieces.micros(of, Tiles::SwappedPieces(*rows))),
+            0 => (How::Pieces(*rows), micros(Tiles::Swapped(*rows)) + self.shape(0.0).added(1)),
+            _ => (How::Pieces(*rows), micros(Tiles::SwappedPieces(*rows))),
         });
         let swapped =
             kinds.swapped.iter().copied().map(Tiles::Swapped).chain(kinds.narrow.iter().copied().map(Tiles::Narrow));
         let swapped = swapped.filter(|_| self.facts().fits_swapped());
-        let swapped = swapped.map(|tiles| (How::Swapped(tiles), of_pieces.micros(of, tiles)));
-        let fused = (How::Fused(Path::Fastest), of_fused.micros(of, Tiles::Columns(kinds.columns)));
+        let swapped = swapped.map(|tiles| (How::Swapped(tiles), micros(tiles)));
+        let fused = (How::Fused(Path::Fastest), micros(Tiles::Columns(kinds.columns)));
         pieces.chain(swapped).chain([fused]).min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
