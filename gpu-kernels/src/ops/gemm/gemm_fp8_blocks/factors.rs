@@ -5,6 +5,7 @@ use core::array;
 
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
+use cuda_std::vector::Pack;
 use cuda_std::{shared_field, thread, warp};
 
 use super::super::Problem;
@@ -31,6 +32,9 @@ pub(super) struct Ring {
 #[derive(Clone, Copy)]
 pub(super) struct Factors(pub(super) SharedPtr<Ring>);
 
+/// The factors of a lane's columns: of two neighbouring ones, in each of two blocks of 8.
+pub(super) type Columns = [Pack<f32, 4>; COLUMNS as usize / 16];
+
 /// The scales of both operands.
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
@@ -56,18 +60,15 @@ impl Factors {
         }
     }
 
-    /// Those of the columns of a lane, four of every 16, when they are there.
+    /// Those of the next group: of a lane's columns in `count` times 16, when they are there. Run by every warp of the consumers.
     #[inline(always)]
-    pub(super) unsafe fn wait(self, at: Cursor, lane: u32) -> SharedPtr<f32> {
+    pub(super) unsafe fn take(self, at: &mut Cursor, lane: u32, count: usize) -> Columns {
         self.ready(at.stage).wait_parity(at.parity);
-        self.of(at.stage).at(lane % 4 * 4)
-    }
-
-    /// Gives the slot back, and goes on to the next. Run by every warp that has read it.
-    #[inline(always)]
-    pub(super) unsafe fn release(self, at: &mut Cursor, lane: u32) {
+        let from = self.of(at.stage).at(lane % 4 * 4).as_ptr();
+        let columns = array::from_fn(|i| if i < count { Pack::load(from.add(i * 16)) } else { Pack([0.0; 4]) });
         self.tell(self.read(at.stage), lane);
         at.advance(SLOTS);
+        columns
     }
 
     /// Makes those of every group of every tile of `columns` columns. Run by the idle warps.

@@ -8,7 +8,6 @@
 //! Shared memory is what bounds them: of 80 columns a block reads 36 KiB a group for products, 128 bytes a clock, 26 KiB arrive, and what
 //! factors each thread gets takes the lanes' registers 160 clocks, where the tensor cores need 305.
 
-use core::array;
 use core::marker::PhantomData;
 
 use cuda_std::float::Element;
@@ -24,7 +23,7 @@ use super::super::hopper::{
     Tiles, WARPGROUP, Walk, swapped_bytes,
 };
 use super::GROUP;
-use super::factors::{Factors, Ring, Scales};
+use super::factors::{Columns, Factors, Ring, Scales};
 
 /// Rows of C that a tile can have: more would not fit into registers.
 pub const ROWS: [u32; 3] = [128, 96, 64];
@@ -188,10 +187,9 @@ where
             let mut sums = [0.0f32; R];
             if R > MOST_AHEAD {
                 for _ in 0..groups {
-                    let factors = Self::factors(ring, slot, lane);
+                    let factors = ring.take(&mut slot, lane, R / 8);
                     Self::start(&mut one, memory, consumer, at);
                     Self::finish::<0, B, STAGES>(&mut sums, &mut one, &factors, memory, at.stage, lane);
-                    ring.release(&mut slot, lane);
                     at.advance(STAGES);
                 }
             } else {
@@ -201,16 +199,14 @@ where
                     ($this:ident, $next:ident) => {{
                         let stage = at.stage;
                         at.advance(STAGES);
-                        let factors = Self::factors(ring, slot, lane);
+                        let factors = ring.take(&mut slot, lane, R / 8);
                         groups -= 1;
                         if groups == 0 {
                             Self::finish::<0, B, STAGES>(&mut sums, &mut $this, &factors, memory, stage, lane);
-                            ring.release(&mut slot, lane);
                             break;
                         }
                         Self::start(&mut $next, memory, consumer, at);
                         Self::finish::<1, B, STAGES>(&mut sums, &mut $this, &factors, memory, stage, lane);
-                        ring.release(&mut slot, lane);
                     }};
                 }
                 loop {
@@ -251,19 +247,12 @@ where
         wgmma::commit();
     }
 
-    /// The factors of a lane's columns: of two neighbouring ones, in each of two blocks of 8.
-    #[inline(always)]
-    unsafe fn factors(ring: Factors, slot: Cursor, lane: u32) -> [Pack<f32, 4>; 8] {
-        let from = ring.wait(slot, lane).as_ptr();
-        array::from_fn(|i| if i < R / 8 { Pack::load(from.add(i * 16)) } else { Pack([0.0; 4]) })
-    }
-
     /// Waits for the products of a group, until `PENDING` later ones are left, and adds them times their factors.
     #[inline(always)]
     unsafe fn finish<const PENDING: u32, const B: usize, const STAGES: usize>(
         sums: &mut [f32; R],
         of_group: &mut [f32; R],
-        factors: &[Pack<f32, 4>; 8],
+        factors: &Columns,
         memory: Memory<B, STAGES>,
         stage: u32,
         lane: u32,
