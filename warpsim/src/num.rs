@@ -223,10 +223,15 @@ pub fn sqrt_odd(a: f64) -> f64 {
     nudge(q, (-q).mul_add(q, a))
 }
 
+/// Whether two numbers of different signs add up to zero, which is negative if rounded down.
+fn cancel(a: f64, b: f64) -> bool {
+    a == -b && a.is_sign_negative() != b.is_sign_negative()
+}
+
 /// f32 arithmetic in a directed rounding mode.
 pub fn add32(a: f32, b: f32, rnd: Rnd) -> f32 {
     let (x, y) = (f64::from(a), f64::from(b));
-    if rnd == Rnd::Rm && x + y == 0.0 && x == -y && (x != 0.0 || a.is_sign_negative() != b.is_sign_negative()) {
+    if rnd == Rnd::Rm && cancel(x, y) {
         return -0.0;
     }
     to_f32(add_odd(x, y), rnd)
@@ -238,7 +243,7 @@ pub fn mul32(a: f32, b: f32, rnd: Rnd) -> f32 {
 
 pub fn fma32(a: f32, b: f32, c: f32, rnd: Rnd) -> f32 {
     let p = f64::from(a) * f64::from(b);
-    if rnd == Rnd::Rm && p == -f64::from(c) && p != 0.0 {
+    if rnd == Rnd::Rm && cancel(p, f64::from(c)) {
         return -0.0;
     }
     to_f32(add_odd(p, f64::from(c)), rnd)

@@ -21,11 +21,40 @@ fn packed_halves() {
 }
 
 #[test]
+fn halves_are_flushed_before_their_sign_is_set() {
+    let flushed = |h: u16| if h & 0x7c00 == 0 { h & 0x8000 } else { h };
+    let canonical = |h: u16, or: u16| if h & 0x7fff > 0x7c00 { 0x7fff } else { or };
+    int32("neg.ftz.f16x2 %d, %a;", |a, b, _| halves(a, b, |x, _| canonical(x, flushed(x) ^ 0x8000)));
+    int32("abs.ftz.f16x2 %d, %a;", |a, b, _| halves(a, b, |x, _| canonical(x, flushed(x) & 0x7fff)));
+}
+
+#[test]
+fn what_cancels_is_a_negative_zero_if_rounded_down() {
+    let minus = "mov.b32 %c, 0x80000000; mov.b32 %b, 0x3f800000; mov.b32 %a, 0;";
+    for (op, want) in [
+        ("fma.rm.f32 %d, %a, %b, %c", 1 << 31),
+        ("fma.rm.f32 %d, %c, %b, %a", 1 << 31),
+        ("fma.rm.f32 %d, %c, %b, %c", 1 << 31),
+        ("fma.rm.f32 %d, %a, %b, %a", 0),
+        ("fma.rp.f32 %d, %a, %b, %c", 0),
+        ("add.rm.f32 %d, %a, %c", 1 << 31),
+        ("add.rm.f32 %d, %a, %a", 0),
+        ("neg.f32 %c, %b; fma.rm.f32 %d, %b, %b, %c", 1 << 31),
+    ] {
+        int32(&format!("{minus} {op};"), |_, _, _| want);
+    }
+}
+
+#[test]
 fn nothing_is_added_to_what_lies_outside_a_tensor() {
     // Halves of `a`: 1 and what a tensor copy fills with; of `b`: 2 and 1.
     let halves = "mov.b32 %a, 0x7ff73c00; mov.b32 %b, 0x3c004000;";
     int32(&format!("{halves} fma.rn.oob.f16x2 %d, %a, %b, %b;"), |_, _, _| 0x4400);
     int32(&format!("{halves} fma.rn.oob.relu.f16x2 %d, %b, %a, %b;"), |_, _, _| 0x4400);
+    int32(
+        &format!("{halves} neg.s32 %c, -1; shl.b32 %c, %c, 31; xor.b32 %a, %a, %c; fma.rn.oob.f16x2 %d, %a, %b, %b;"),
+        |_, _, _| 0x4400,
+    );
     int32(&format!("{halves} fma.rn.f16x2 %d, %a, %b, %b;"), |_, _, _| 0x7fff_4400);
     int32("mov.b32 %a, 0x7fff3f80; mov.b32 %b, 0x3f804000; fma.rn.oob.bf16x2 %d, %a, %b, %b;", |_, _, _| 0x7fff_4080);
 }

@@ -22,24 +22,20 @@ pub const OOB: i64 = 256;
 
 #[inline(always)]
 fn get(h: u32, k: i64) -> f32 {
-    if k & BF != 0 {
-        num::bf16_to_f32(h & 0xffff)
-    } else {
-        let h = if k & FTZ != 0 && h & 0x7c00 == 0 { h & 0x8000 } else { h };
-        f16_to_f32(h & 0xffff)
-    }
+    if k & BF != 0 { num::bf16_to_f32(h & 0xffff) } else { f16_to_f32(flush(h, k) & 0xffff) }
+}
+
+/// Flushes an f16 subnormal to a zero of the same sign, if `k` asks for it.
+#[inline(always)]
+fn flush(h: u32, k: i64) -> u32 {
+    if k & FTZ != 0 && h & 0x7c00 == 0 { h & 0x8000 } else { h }
 }
 
 #[inline(always)]
 fn put(v: f32, k: i64) -> u32 {
     let v = if k & SAT != 0 { if v > 0.0 { v.min(1.0) } else { 0.0 } } else { v };
     let v = if k & RELU != 0 && !v.is_nan() && !(v > 0.0) { 0.0 } else { v };
-    if k & BF != 0 {
-        f32_to_bf16(v)
-    } else {
-        let h = f32_to_f16(v);
-        if k & FTZ != 0 && h & 0x7c00 == 0 { h & 0x8000 } else { h }
-    }
+    if k & BF != 0 { f32_to_bf16(v) } else { flush(f32_to_f16(v), k) }
 }
 
 /// From f64 with one rounding.
@@ -48,7 +44,7 @@ fn put64(v: f64, k: i64) -> u32 {
     let v = if k & SAT != 0 { if v > 0.0 { v.min(1.0) } else { 0.0 } } else { v };
     let v = if k & RELU != 0 && !v.is_nan() && v <= 0.0 { 0.0 } else { v };
     let h = f.encode(v, Rnd::Rn, false);
-    if k & FTZ != 0 && h & 0x7c00 == 0 && k & BF == 0 { h & 0x8000 } else { h }
+    if k & BF != 0 { h } else { flush(h, k) }
 }
 
 /// Returns `result`, or the canonical NaN if `x` is a NaN.
@@ -56,6 +52,11 @@ fn put64(v: f64, k: i64) -> u32 {
 fn unless_nan(x: u32, k: i64, result: u32) -> u32 {
     let infinity = if k & BF != 0 { 0x7f80 } else { 0x7c00 };
     if x & 0x7fff > infinity { 0x7fff } else { result }
+}
+
+/// Whether a tensor copy filled with it, or arithmetic changed its sign since.
+fn outside(x: u32) -> bool {
+    x & 0x7fff == OOB_NAN.into()
 }
 
 #[inline(always)]
@@ -95,12 +96,12 @@ lane! {
     hsub = |r, i, m| { let k = i.imm; map2(r, i, m, |a: u32, b: u32| each2(a, b, k, |x, y| if k & BF != 0 { put64(num::add_odd(get(x, k).into(), (-get(y, k)).into()), k) } else { put(get(x, k) - get(y, k), k) })) };
     hmul = |r, i, m| { let k = i.imm; map2(r, i, m, |a: u32, b: u32| each2(a, b, k, |x, y| put64(f64::from(get(x, k)) * f64::from(get(y, k)), k))) };
     hfma = |r, i, m| { let k = i.imm; map3(r, i, m, |a: u32, b: u32, c: u32| {
-        let one = |x, y, z| if k & OOB != 0 && [x, y].contains(&OOB_NAN.into()) { 0 } else { put64(num::fma_odd(get(x, k).into(), get(y, k).into(), get(z, k).into()), k) };
+        let one = |x, y, z| if k & OOB != 0 && (outside(x) || outside(y)) { 0 } else { put64(num::fma_odd(get(x, k).into(), get(y, k).into(), get(z, k).into()), k) };
         let lo = one(a & 0xffff, b & 0xffff, c & 0xffff);
         if k & PACKED != 0 { lo | one(a >> 16, b >> 16, c >> 16) << 16 } else { lo }
     }) };
-    hneg = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| unless_nan(x, k, x ^ 0x8000))) };
-    habs = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| unless_nan(x, k, x & 0x7fff))) };
+    hneg = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| unless_nan(x, k, flush(x, k) ^ 0x8000))) };
+    habs = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| unless_nan(x, k, flush(x, k) & 0x7fff))) };
     hminmax = |r, i, m| { let k = i.imm; map2(r, i, m, |a: u32, b: u32| each2(a, b, k, |x, y| minmax(x, y, k))) };
     hex2 = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| put(approx(Approx::Ex2, get(x, k)), k))) };
     htanh = |r, i, m| { let k = i.imm; map1(r, i, m, |a: u32| each1(a, k, |x| put(approx(Approx::Tanh, get(x, k)), k))) };
