@@ -31,6 +31,35 @@ fn a_warpgroup_changes_its_registers_together() {
     }
 }
 
+#[test]
+fn a_warpgroup_meets_before_it_changes_its_registers_again() {
+    let body =
+        |between: &str| format!("setmaxnreg.dec.sync.aligned.u32 64;\n{between}\nsetmaxnreg.dec.sync.aligned.u32 40;");
+    let pairs = "setp.lt.u32 %p1, %r1, 64; @%p1 bar.sync 1, 64; @!%p1 bar.sync 2, 64;";
+    for o in all_options() {
+        for bounds in ["", ".maxntid 128, 1, 1\n.maxnreg 128\n"] {
+            let text = |between| kernel(16, &body(between)).replacen(")\n{", &format!(")\n{bounds}{{"), 1);
+            assert!(found(&text("bar.sync 0;"), 128, &o).is_empty());
+            for between in ["", pairs] {
+                let caught = found(&text(between), 128, &o);
+                let says = "nothing orders this setmaxnreg behind the last one of warp ";
+                assert!(caught[0].kind == Kind::BarrierMisuse && caught[0].message.starts_with(says), "{caught:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_tests_an_mbarrier_for_ever_says_what_it_lacks() {
+    let body = "setp.ne.u32 %p1, %r1, 0; @%p1 bra E; mbarrier.init.shared.b64 [bar], 2; mbarrier.arrive.shared.b64 %rd3, [bar];\n\
+             L: mbarrier.test_wait.shared.b64 %p2, [bar], %rd3; @!%p2 bra L; E:";
+    for o in all_options() {
+        let caught = found(&kernel(16, body), 32, &o);
+        let says = "polls; its last test in vain was for phase parity 0 of the mbarrier at shared 0x410 of rank 0 (phase 0, 1 of 2 arrivals";
+        assert!(caught[0].kind == Kind::Deadlock && caught[0].message.contains(says), "{}", caught[0]);
+    }
+}
+
 /// Blocks of a cluster add to the first one's word.
 fn adding(clear: &str, wait: &str, end: &str) -> String {
     let body = format!(

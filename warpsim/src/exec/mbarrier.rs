@@ -130,7 +130,7 @@ fn touch(cx: &mut Cx<'_>, cl: &mut Cluster, w: &Warp, s: &Split, who: u32, (b, o
 }
 
 /// Whether the phase with this parity is complete.
-fn over(cl: &Cluster, b: u32, off: u32, parity: u32) -> bool {
+pub(super) fn over(cl: &Cluster, b: u32, off: u32, parity: u32) -> bool {
     get(cl, b, off).is_none_or(|s| s.phase != parity & 1)
 }
 
@@ -403,6 +403,9 @@ fn test(
                 false => c.mbar_wake(p, *b, *off, narrow),
             }
         }
+    }
+    if done != m {
+        w.tested = waits.iter().find(|x| x.1 & !done != 0).map(|x| x.0);
     }
     w.regs.set_pred(i.d, done, m);
     Ok(if done == m { Flow::Next } else { Flow::Block(Wait::Yield) })

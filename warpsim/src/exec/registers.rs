@@ -3,16 +3,45 @@
 use super::cx::Cx;
 use super::run::Flow;
 use super::state::*;
+use crate::check::view::WARP_WIDE;
 use crate::ir::Inst;
 use crate::report::{Earlier, Fault, Kind};
 
 /// The new count is in the low half of `imm`; the value above it is 1 for an increase.
-pub fn set(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<Flow, Fault> {
+pub fn set(cx: &mut Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<Flow, Fault> {
     let flow = change(cx, cl, w, s, i, m)?;
     if matches!(flow, Flow::Next) {
-        cl.blocks[w.block].resized.push((w.id, (s.func, s.pc)));
+        together(cx, cl, w, s, i, m);
+        let time = cl.clocks.as_ref().map_or(0, |c| c.now(w.agent));
+        cl.blocks[w.block].resized.push((w.id, (s.func, s.pc), time));
     }
     Ok(flow)
+}
+
+/// Between two of them, the warps of a warpgroup have to meet. Compilers ask for the same number again without that.
+fn together(cx: &mut Cx<'_>, cl: &Cluster, w: &Warp, s: &Split, i: &Inst, m: u32) {
+    let resized = &cl.blocks[w.block].resized;
+    let of = |warp: usize| resized.iter().filter(move |r| r.0 == warp);
+    let (Some(c), Some(own)) = (&cl.clocks, of(w.id).next_back()) else { return };
+    let (func, pc) = own.1;
+    let same = cx.prog.funcs[func as usize].insts[pc as usize].imm as u32 == i.imm as u32;
+    if same || !cx.opts.checks.sync {
+        return;
+    }
+    let turn = of(w.id).count() - 1;
+    let first = w.id & !3;
+    // Warps of a block are consecutive agents.
+    let ordered = |k: usize, time: u32| c.after(w.party(m), w.agent - w.id + k, WARP_WIDE, time);
+    let all = first..cl.blocks[w.block].warps.len().min(first + 4);
+    let mut others = all.filter(|k| *k != w.id);
+    let Some(other) = others.find(|k| of(*k).nth(turn).is_none_or(|r| !ordered(*k, r.2))) else { return };
+    let earlier = Earlier { place: cx.place(func, pc), who: format!("warp {}", w.id), write: true };
+    cx.report(w, s, m.trailing_zeros(), Kind::BarrierMisuse, None, Some(earlier), |_| {
+        format!(
+            "nothing orders this setmaxnreg behind the last one of warp {other}, which is of its warpgroup: let the warpgroup's \
+             threads wait for each other in between"
+        )
+    });
 }
 
 fn change(cx: &Cx<'_>, cl: &mut Cluster, w: &mut Warp, s: &Split, i: &Inst, m: u32) -> Result<Flow, Fault> {

@@ -133,6 +133,8 @@ pub struct Warp {
     pub cluster_aligned: [Option<(u32, u32, u32)>; 2],
     /// Registers per thread, in a block that has a register pool.
     pub registers: u32,
+    /// The phase that its last test in vain was for: mbarrier and parity.
+    pub tested: Option<(u32, u32, u32)>,
     /// Lanes of several splits that are about to execute one warp-wide instruction together.
     pub group: Option<u32>,
 }
@@ -188,8 +190,8 @@ pub struct Block {
     pub released: bool,
     /// Registers that its warps have returned.
     pub pool: u32,
-    /// By warp: each executed `setmaxnreg`, as function and program counter.
-    pub resized: Vec<(usize, (u32, u32))>,
+    /// By warp: each executed `setmaxnreg`, as function and program counter, and its time.
+    pub resized: Vec<(usize, (u32, u32), u32)>,
     pub shadow: Option<Box<SharedShadow>>,
     /// Where a division by zero first affected a value in its shared memory.
     pub divided: Option<(u32, u32)>,

@@ -2,7 +2,7 @@
 
 use super::cx::Cx;
 use super::state::*;
-use super::{barrier, mbarrier_check, registers};
+use super::{barrier, mbarrier, mbarrier_check, registers};
 use crate::ir::Op;
 use crate::occupancy::Device;
 use crate::report::{Fault, Kind};
@@ -111,7 +111,8 @@ pub fn fault(cx: &mut Cx<'_>, cl: &mut Cluster, kind: Kind, what: &str) -> Resul
                 told += 1;
                 if told <= 12 {
                     let [x, y, z] = b.ctaid;
-                    let verb = wait.map_or_else(|| "runs".to_owned(), |wait| wait_text(cx, cl, b, wait));
+                    let verb = wait.map_or_else(|| "runs".to_owned(), |wait| wait_text(cx, cl, b, wait))
+                        + &tested(cl, w, runs);
                     text.push_str(&format!(
                         "\n  block ({x},{y},{z}) warp {} lanes {:#010x} {verb}, {place}",
                         w.id, s.mask
@@ -129,6 +130,21 @@ pub fn fault(cx: &mut Cx<'_>, cl: &mut Cluster, kind: Kind, what: &str) -> Resul
     }
 }
 
+/// What a running warp has tested in vain.
+fn tested(cl: &Cluster, w: &Warp, runs: bool) -> String {
+    match w.tested {
+        Some((block, off, parity)) if runs && !mbarrier::over(cl, block, off, parity) => {
+            format!("; its last test in vain was for {}", phase_text(cl, (block, off, parity)))
+        }
+        _ => String::new(),
+    }
+}
+
+fn phase_text(cl: &Cluster, (block, off, parity): (u32, u32, u32)) -> String {
+    let state = mbarrier_check::describe(cl, block, off);
+    format!("phase parity {parity} of the mbarrier at shared {off:#x} of rank {block} ({state})")
+}
+
 fn wait_text(cx: &Cx<'_>, cl: &Cluster, b: &Block, wait: Wait) -> String {
     match wait {
         Wait::Bar { id, .. } | Wait::BarRed { id, .. } => {
@@ -138,12 +154,7 @@ fn wait_text(cx: &Cx<'_>, cl: &Cluster, b: &Block, wait: Wait) -> String {
             format!("waits at barrier {id} ({here} of {want} threads there)")
         }
         Wait::Cluster { .. } => "waits at the cluster barrier".into(),
-        Wait::Mbar { block, off, parity } => {
-            format!(
-                "waits for phase parity {parity} of the mbarrier at shared {off:#x} of rank {block} ({})",
-                mbarrier_check::describe(cl, block, off)
-            )
-        }
+        Wait::Mbar { block, off, parity } => format!("waits for {}", phase_text(cl, (block, off, parity))),
         Wait::Lanes { need, .. } => format!("waits for lanes {need:#010x} to reach the same instruction"),
         Wait::Warpgroup { target } => format!("waits for its warpgroup to commit {target} wgmma groups"),
         Wait::Registers { need } => registers::describe(cx, b, need),
