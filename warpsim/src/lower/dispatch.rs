@@ -69,6 +69,10 @@ impl Lower<'_, '_> {
         {
             return self.fail(format!("`{}`: a 64-bit policy has to be the last operand", i.op));
         }
+        let at_number = |a: &Arg| matches!(a, Arg::Mem(base, ..) if matches!(**base, Arg::Int(_)));
+        if i.args.iter().any(at_number) && !i.op.split('.').any(|m| m == "local") {
+            return self.fail(format!("`{}`: only an address in .local memory can be a number", i.op));
+        }
         Ok(())
     }
 

@@ -82,6 +82,18 @@ const FORMS: &[Form] = &[
     ("selp", "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64", "", ""),
 ];
 
+/// Words that belong to an instruction's name: where it has one of them, one follows its first word.
+const NAMES: &[(&str, &str)] = &[
+    ("mul mad madc mul24 mad24 dp2a", "hi lo wide"),
+    ("mbarrier", "init inval expect_tx complete_tx arrive arrive_drop test_wait try_wait pending_count"),
+    ("wgmma", "fence commit_group wait_group mma_async"),
+    ("cp", "async reduce"),
+    ("barrier", "cluster"),
+    ("bar", "warp"),
+    ("fence membar", "proxy mbarrier_init"),
+    ("createpolicy", "fractional range cvt"),
+];
+
 /// Instructions that need these modifiers, whatever their types; of those with `|` at least one.
 const NEEDS: &[(&str, &str)] = &[
     ("wgmma mma ldmatrix stmatrix movmatrix setmaxnreg", "sync aligned"),
@@ -157,12 +169,19 @@ pub fn refused(op: &str) -> Option<String> {
     if let Some(why) = order_refused(root, &mods) {
         return Some(why);
     }
+    if let Some((_, names)) = NAMES.iter().find(|n| has(n.0, root))
+        && let Some(name) = mods.iter().find(|m| has(names, m))
+        && !has(names, mods[0])
+    {
+        return Some(format!("`.{name}` has to follow `{root}`"));
+    }
     for one in NEEDS.iter().filter(|n| has(n.0, root)).flat_map(|n| n.1.split(' ')) {
         if !mods.iter().any(|m| has(one, m)) {
             return Some(needs(one));
         }
     }
-    let ty = mods.pop()?;
+    // The type is the last but for those who write it elsewhere, which ptxas accepts.
+    let ty = mods.remove(mods.iter().rposition(|m| Ty::parse(m).is_some())?);
     let bits = Ty::parse(ty)?.bits();
     if matches!(root, "ld" | "ldu" | "st") {
         return access_refused(&mods, ty, bits);

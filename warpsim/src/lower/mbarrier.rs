@@ -49,7 +49,7 @@ impl Lower<'_, '_> {
         if peer && (waits || matches!(name, "init" | "inval" | "pending_count") || no_complete) {
             return self.fail("only an mbarrier of the own block (`.shared::cta`) can be named here");
         }
-        self.shared_space(m);
+        let generic = !peer && !self.shared_space(m);
         self.need_ty(m)?;
         if name == "pending_count" {
             self.count(a, 2, 2)?;
@@ -66,6 +66,10 @@ impl Lower<'_, '_> {
         let optional = usize::from((arrives && !expect && !no_complete) || name == "try_wait");
         let most = first + 1 + count + usize::from(name == "try_wait");
         self.count(a, most - optional, most)?;
+        let at = self.addr(&a[first])?;
+        if generic && at.space.is_none() && at.base.is_some() && at.base.class() == Class::R {
+            return self.fail("the address has 32 bits, and without `.shared` it is one of any memory, which has 64");
+        }
         let mut i = Inst { a: self.addr_reg(&a[first])?, ..Inst::new(Op::Nop) };
         match name {
             "init" => i.op = Op::Mbar(Mbar::Init),
@@ -94,6 +98,9 @@ impl Lower<'_, '_> {
             }
         }
         if let Some(x) = a.get(first + 1) {
+            if parity && matches!(x, Arg::Int(2..)) {
+                return self.fail("a phase parity is 0 or 1");
+            }
             i.b = self.src(x, if waits && !parity { Ty::B(64) } else { U32 })?;
         }
         self.emit(i);

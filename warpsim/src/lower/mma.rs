@@ -180,8 +180,11 @@ impl Lower<'_, '_> {
             Some(0) => self.emit(Inst::new(Op::WgFence)),
             Some(1) => self.emit(Inst::new(Op::WgCommit)),
             Some(2) => {
-                let n = self.literal(self.arg(a, 0)?)?;
-                self.emit(Inst { imm: n as i64, ..Inst::new(Op::WgWait) });
+                let n = self.literal(self.arg(a, 0)?)? as i64;
+                if n < 0 {
+                    return self.fail(format!("waits until {n} groups are pending"));
+                }
+                self.emit(Inst { imm: n, ..Inst::new(Op::WgWait) });
             }
             Some(_) => return self.wgmma_mma(m, a),
             None => return self.fail("the operation is missing"),
@@ -205,6 +208,18 @@ impl Lower<'_, '_> {
         let k_ok = if sparse { 2 * k_ok } else { k_ok };
         if (ea == Elem::B1) != popc {
             return self.fail("single bits are multiplied by `.and.popc`, and nothing else is");
+        }
+        let both = |kind: &[Elem]| kind.contains(&ea) && kind.contains(&eb);
+        let alike = ea == eb || both(&[Elem::S8, Elem::U8]) || both(&[Elem::E4M3, Elem::E5M2]);
+        let sums: &[Elem] = match ea {
+            Elem::S8 | Elem::U8 | Elem::B1 => &[Elem::S32],
+            Elem::BF16 | Elem::TF32 => &[Elem::F32],
+            _ => &[Elem::F16, Elem::F32],
+        };
+        if !alike || !sums.contains(&d) {
+            return self.fail(
+                "no product of these types: the last two are those of A and B, and before them is that of the sums",
+            );
         }
         let n_step = if sn > 32 && matches!(ea, Elem::S8 | Elem::U8 | Elem::B1) { 16 } else { 8 };
         if sm != 64 || sk != k_ok || sn % n_step != 0 || sn == 0 || sn > 256 {

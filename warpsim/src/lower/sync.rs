@@ -14,7 +14,9 @@ impl Lower<'_, '_> {
         let root = m.root;
         match root {
             "bar" if m.take("warp") => {
-                m.take("sync");
+                if !m.take("sync") {
+                    return self.fail("needs `.sync`");
+                }
                 self.count(a, 1, 1)?;
                 let mask = self.src(&a[0], U32)?;
                 self.warp(WarpOp::SyncWarp, N, N, N, N, mask);
@@ -132,7 +134,8 @@ impl Lower<'_, '_> {
                 Ok(())
             }
             "setmaxnreg" => {
-                let inc = m.one_of(&["inc", "dec"]) == Some(0);
+                let Some(kind) = m.one_of(&["inc", "dec"]) else { return self.fail("`.inc` or `.dec` is missing") };
+                let inc = kind == 0;
                 m.take("sync");
                 m.take("aligned");
                 self.need_ty(m)?;
@@ -209,7 +212,9 @@ impl Lower<'_, '_> {
         m.take("cta");
         let aligned = m.root == "bar" || m.take("aligned");
         m.take("aligned");
-        match m.one_of(&["sync", "arrive", "red"]) {
+        let kind = m.one_of(&["sync", "arrive", "red"]);
+        self.barrier_numbers(a.get(usize::from(kind == Some(2))..).unwrap_or(&[]), kind == Some(1))?;
+        match kind {
             Some(0) => {
                 self.count(a, 1, 2)?;
                 let id = self.src(&a[0], U32)?;
@@ -222,9 +227,11 @@ impl Lower<'_, '_> {
                 self.emit(Inst { a: id, b: n, ..Inst::new(Op::BarArrive { aligned }) });
             }
             Some(2) => {
-                let mode = m.one_of(&["popc", "and", "or"]);
+                let Some(mode) = m.one_of(&["popc", "and", "or"]) else {
+                    return self.fail("`.popc`, `.and` or `.or` is missing");
+                };
                 let ty = self.need_ty(m)?;
-                if ty != if mode == Some(0) { U32 } else { Ty::Pred } {
+                if ty != if mode == 0 { U32 } else { Ty::Pred } {
                     return self.fail("`.popc` is for .u32, `.and` and `.or` are for .pred");
                 }
                 self.count(a, 3, 4)?;
@@ -232,12 +239,23 @@ impl Lower<'_, '_> {
                 let n = if a.len() == 4 { self.src(&a[2], U32)? } else { N };
                 let p = self.src(&a[a.len() - 1], Ty::Pred)?;
                 let d = self.dst(&a[0], if ty == Ty::Pred { Class::P } else { Class::R })?;
-                let mode = [VoteMode::Ballot, VoteMode::All, VoteMode::Any][mode.unwrap_or(0)];
+                let mode = [VoteMode::Ballot, VoteMode::All, VoteMode::Any][mode];
                 self.emit(Inst { d, a: id, b: n, c: p, ..Inst::new(Op::BarRed(mode, aligned)) });
             }
             _ => return self.fail("`sync`, `arrive` or `red` is missing"),
         }
         Ok(())
+    }
+
+    /// A barrier's number and the number of its threads, where they are constants.
+    fn barrier_numbers(&self, a: &[Arg], arrives: bool) -> R<()> {
+        match a {
+            [Arg::Int(id @ 16..), ..] => self.fail(format!("barrier {} does not exist: there are 0 to 15", *id as i64)),
+            [_, Arg::Int(n), ..] if n % 32 != 0 || arrives && *n == 0 => {
+                self.fail(format!("a barrier for {} threads: a multiple of 32 is needed", *n as i64))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn fence(&mut self, m: &mut Mods<'_>, a: &[Arg]) -> R<()> {

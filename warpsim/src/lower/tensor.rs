@@ -76,6 +76,9 @@ impl Lower<'_, '_> {
             return Ok(());
         }
         let bypass = m.take("cg");
+        if !bypass && !m.take("ca") {
+            return self.fail("`.ca` or `.cg` is missing");
+        }
         let policy = self.cache_hints(m);
         self.shared_space(m);
         m.take("global");
