@@ -115,6 +115,26 @@ fn an_mbarrier_says_whether_bytes_are_missing_or_too_many() {
 }
 
 #[test]
+fn a_bulk_copy_says_what_is_wrong_with_its_size() {
+    let text = |bytes: &str| {
+        let body = format!(
+            "setp.ne.u32 %p1, %r1, 0; @%p1 bra E; mbarrier.init.shared::cta.b64 [bar], 1; mov.u32 %r3, {bytes};\n\
+             cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%rd1], %r3, [bar]; E:"
+        );
+        kernel(256, &body)
+    };
+    for o in all_options() {
+        for (bytes, kind, says) in [
+            ("24", Kind::Misaligned, "a bulk copy of 24 bytes: a multiple of 16"),
+            ("-16", Kind::OutOfBounds, "a bulk copy of 4294967280 bytes: no shared memory"),
+        ] {
+            let caught = found(&text(bytes), 32, &o);
+            assert!(caught[0].kind == kind && caught[0].message.starts_with(says), "{}", caught[0]);
+        }
+    }
+}
+
+#[test]
 fn vectors_are_added_to_at_a_multiple_of_their_size() {
     let run = |at: u32, form: &str| {
         let text = kernel(

@@ -177,7 +177,7 @@ fn param(cx: &mut Cx<'_>, w: &mut Warp, s: &Split, i: &Inst, a: Access, addr: &[
     // Almost always a parameter accessed by its name, with the same address for all lanes.
     let different = if i.a.is_some() { m } else { m & m.wrapping_neg() };
     if let Some(l) = lanes(different).find(|l| !addr[*l].is_multiple_of(n as u64)) {
-        let message = format!("{n} bytes at byte {} of the parameters: not a multiple of {n}", addr[l]);
+        let message = format!("{n} bytes at byte {} of the parameters: not a multiple of {n}", addr[l] as i64);
         return cx.fault(w, s, l as u32, Kind::Misaligned, message, None);
     }
     let all = (!i.a.is_some() && a.sext == 0).then(|| addr[0] as usize);

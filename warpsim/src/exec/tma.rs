@@ -79,15 +79,14 @@ pub fn bulk(
     let (bar, mask) = (list[0], list[1]);
     for l in lanes(m) {
         let bytes = w.regs.r(i.c)[l] as usize;
-        if !bytes.is_multiple_of(16) || bytes > 1 << 20 {
-            return cx.fault(
-                w,
-                s,
-                l as u32,
-                Kind::Misaligned,
-                format!("a bulk copy of {bytes} bytes: a multiple of 16 is needed"),
-                None,
-            );
+        let refused = match bytes {
+            _ if !bytes.is_multiple_of(16) => Some((Kind::Misaligned, "a multiple of 16 is needed")),
+            // Also what a subtraction below zero looks like.
+            _ if bytes > 1 << 20 => Some((Kind::OutOfBounds, "no shared memory is that large")),
+            _ => None,
+        };
+        if let Some((kind, why)) = refused {
+            return cx.fault(w, s, l as u32, kind, format!("a bulk copy of {bytes} bytes: {why}"), None);
         }
         let wide = |r: Reg| if r.class() == Class::Q { w.regs.q(r)[l] } else { u64::from(w.regs.r(r)[l]) };
         let load = b.dir != BulkDir::SharedToGlobal;
