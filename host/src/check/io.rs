@@ -93,7 +93,13 @@ pub(crate) fn write_text(path: &Path, text: &str) -> Result<()> {
 }
 
 fn malformed(error: &SafeTensorError) -> String {
-    format!("is not a whole safetensors file: {}", printable(&error.to_string()))
+    match error {
+        // A whole file may have a type that is not known here, such as complex numbers.
+        SafeTensorError::InvalidHeaderDeserialization(json) if json.is_data() => {
+            format!("has a header that cannot be read: {}", printable(&json.to_string()))
+        }
+        _ => format!("is not a whole safetensors file: {}", printable(&error.to_string())),
+    }
 }
 
 fn missing(name: &str, args: &[&ArgInfo], file: &SafeTensors<'_>) -> String {
@@ -207,6 +213,9 @@ mod tests {
         assert!(text.ends_with(r"the file has \u{1b}[31m\nerror: ") && !text.contains('\n'), "{text}");
         let strange = format!(r#"{{"{name}":{{"dtype":"BOOL","shape":[1],"data_offsets":[0,1]}}}}"#);
         assert!(error(&header(&strange, &[0])).contains("BOOL"));
+        let unknown = r#"{"z":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}}"#;
+        let text = error(&header(unknown, &[0; 8]));
+        assert!(text.contains("has a header that cannot be read: unknown variant `C64`, expected one of "), "{text}");
     }
 
     #[test]
