@@ -106,25 +106,28 @@ fn launch<T: Float>(
         })
     };
     type Hopper<T> = gk::GemmFp8BlocksHopper<T>;
-    // Measured on an H200: a group of 64 and of 96 rows takes 0.28 and 0.36 µs, one of 128, whose products do not overlap, 0.5, one of 256
-    // columns in the other kernel 0.8.
+    // Measured on an H200: a group of 64 and of 96 rows takes 0.28 and 0.36 µs, one of 128, whose products do not overlap, 0.5; one of 128
+    // and of 256 columns 0.45 and 0.8.
     let kinds = Kinds {
         rows: &gk::pieces::ROWS,
         swapped: &gk::pieces::ROWS,
         narrow: &gk::pieces::NARROW,
         columns: gk::BLOCK_N,
+        fewer_columns: &[gk::columns::COLUMNS],
         scaling: |tiles| match tiles {
-            Tiles::Columns(_) => 0.16,
             Tiles::Swapped(128) | Tiles::SwappedPieces(128) => 0.18,
+            Tiles::Columns(gk::BLOCK_N) => 0.16,
             _ => 0.12,
         },
     };
-    let by_swapped = |problem: Problem<'_, f8e4m3, f8e4m3, T>, tiles| {
+    let by_tiles = |problem: Problem<'_, f8e4m3, f8e4m3, T>, tiles| {
         problem.launch_tiles(stream, tiles, |grid, (b, a, c_map, c, sizes, store)| {
+            // In this order, or swapped.
             let args = (b, a, c_map, c, sizes, store, of_a, of_b);
             // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each block.
             unsafe {
                 match tiles {
+                    Tiles::Columns(_) => stream.launch::<gk::columns::GemmFp8BlocksColumns<T>>(grid, args),
                     Tiles::Narrow(160) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 160, true>>(grid, args),
                     Tiles::Narrow(_) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 64, true>>(grid, args),
                     Tiles::Swapped(128) => stream.launch::<gk::pieces::GemmFp8BlocksSwapped<T, 128, false>>(grid, args),
@@ -134,7 +137,7 @@ fn launch<T: Float>(
             }
         })
     };
-    problem.launch_how(stream, how, kinds, by_pieces, by_swapped, |problem, path| {
+    problem.launch_how(stream, how, kinds, by_pieces, by_tiles, |problem, path| {
         problem.launch_blocks::<Hopper<T>, gk::GemmFp8BlocksMma<T, 16>, gk::GemmFp8BlocksMma<T, 1>, _>(
             stream,
             path,
@@ -170,12 +173,19 @@ static INFO: OpInfo = OpInfo {
     kernels: &[
         gk::GEMM_FP8_BLOCKS_MMA,
         gk::GEMM_FP8_BLOCKS_HOPPER,
+        gk::columns::GEMM_FP8_BLOCKS_COLUMNS,
         gk::pieces::GEMM_FP8_BLOCKS_SWAPPED,
         gk::pieces::GEMM_FP8_BLOCKS_PIECES,
         GEMM_SUM,
     ],
     variants: variants!(
         |stream, args, path| run(stream, args, Some(How::Fused(path))),
+        Variant {
+            name: "columns_128",
+            doc: "tiles of 128 columns: what is picked where those of 256 leave multiprocessors empty",
+            applies: ScaledProduct::fits_hopper,
+            launch: |stream, args, _| run(stream, args, Some(How::Tiled(Tiles::Columns(gk::columns::COLUMNS)))),
+        },
         swapped!(run, "swapped_128", Swapped(128), OF_SWAPPED),
         swapped!(run, "swapped_96", Swapped(96), "the same by 96 rows"),
         swapped!(run, "swapped_64", Swapped(64), "the same by 64 rows"),

@@ -277,6 +277,7 @@ const KINDS: Kinds = Kinds {
     swapped: &[],
     narrow: &[],
     columns: gk::hopper::BLOCK_N,
+    fewer_columns: &[],
     scaling: |tiles| if let Tiles::Columns(_) = tiles { 1.07 } else { 0.8 },
 };
 

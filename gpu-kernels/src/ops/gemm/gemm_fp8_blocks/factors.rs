@@ -22,15 +22,15 @@ const COLUMNS_EACH: usize = COLUMNS.div_ceil(MAKERS) as usize;
 
 /// The factors of a few groups, and who waits for whom.
 #[repr(C, align(16))]
-pub(super) struct Ring {
+pub(super) struct Slots {
     factors: [[f32; COLUMNS as usize]; SLOTS],
     ready: [Barrier; SLOTS],
     read: [Barrier; SLOTS],
 }
 
-/// The ring in shared memory.
+/// They, in shared memory.
 #[derive(Clone, Copy)]
-pub(super) struct Factors(pub(super) SharedPtr<Ring>);
+pub(super) struct Ring(pub(super) SharedPtr<Slots>);
 
 /// The factors of a lane's columns: of two neighbouring ones, in each of two blocks of 8.
 pub(super) type Columns = [Pack<f32, 4>; COLUMNS as usize / 16];
@@ -50,7 +50,7 @@ pub(in super::super) const fn place_of_factor(column: u32) -> u32 {
     column / 16 * 16 + column % 8 / 2 * 4 + column / 8 % 2 * 2 + column % 2
 }
 
-impl Factors {
+impl Ring {
     /// Run by one thread.
     #[inline(always)]
     pub(super) unsafe fn initialise(self) {
@@ -119,19 +119,19 @@ impl Factors {
 
     #[inline(always)]
     fn of(self, slot: u32) -> SharedPtr<[f32; COLUMNS as usize]> {
-        let Self(ring) = self;
-        shared_field!(ring.factors).at(slot)
+        let Self(slots) = self;
+        shared_field!(slots.factors).at(slot)
     }
 
     #[inline(always)]
     fn ready(self, slot: u32) -> SharedPtr<Barrier> {
-        let Self(ring) = self;
-        shared_field!(ring.ready).at(slot)
+        let Self(slots) = self;
+        shared_field!(slots.ready).at(slot)
     }
 
     #[inline(always)]
     fn read(self, slot: u32) -> SharedPtr<Barrier> {
-        let Self(ring) = self;
-        shared_field!(ring.read).at(slot)
+        let Self(slots) = self;
+        shared_field!(slots.read).at(slot)
     }
 }

@@ -12,7 +12,7 @@
 //! registers, multiplies them by one half of the columns after the other, starting from zero, and adds the result times
 //! its scales to sums in registers: 64 FMAs per thread and half, while the tensor cores work for the other warpgroup. A
 //! half of 128 columns has one scale of B per group, and its sums of a group fit into registers beside all 128 sums of
-//! a tile. Few rows are computed with swapped operands ([`pieces`]). Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other stage.
+//! a tile. Where such tiles leave multiprocessors empty, they have 128 columns ([`columns`]), and few rows are computed with swapped operands ([`pieces`]). Elsewhere the sums of [`gemm_fp8`](super::gemm_fp8)'s products are scaled every other stage.
 //!
 //! # Shared memory
 //! Hopper: 4 stages × (128 + 256) × 128 bytes + 4 × 8 KiB for the epilogue + barriers. Elsewhere as [`gemm`](super::gemm).
@@ -32,8 +32,10 @@
 //! # Sources
 //! DeepSeek-AI, "DeepSeek-V3 Technical Report" (arXiv:2412.19437), 3.3.
 
+pub mod columns;
 pub(super) mod factors;
 pub mod pieces;
+mod sum;
 
 use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;

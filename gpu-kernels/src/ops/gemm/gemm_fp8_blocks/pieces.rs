@@ -13,17 +13,18 @@ use core::marker::PhantomData;
 use cuda_std::float::Element;
 use cuda_std::launch::TensorMap;
 use cuda_std::vector::Pack;
-use cuda_std::wgmma::{self, Registers};
+use cuda_std::wgmma::Registers;
 use cuda_std::{f8e4m3, kernel, math, thread};
 
 use super::super::Problem;
 use super::super::epilogue::{Epilogue, Factor, Raw, Swapped};
 use super::super::hopper::{
-    self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Narrow, Output, PANEL_BYTES, Swapped8,
-    Tiles, WARPGROUP, Walk, swapped_bytes,
+    self, CLUSTER, CONSUMERS, Consume, Cursor, Matrices, Memory, Multiply, Narrow, Output, Swapped8, Tiles, WARPGROUP,
+    Walk, swapped_bytes,
 };
 use super::GROUP;
-use super::factors::{Columns, Factors, Ring, Scales};
+use super::factors::{Columns, Ring, Scales, Slots};
+use super::sum::{Factors, Summation};
 
 /// Rows of C that a tile can have: more would not fit into registers.
 pub const ROWS: [u32; 3] = [128, 96, 64];
@@ -35,7 +36,7 @@ const MOST_AHEAD: usize = 48;
 
 /// Shared memory of a block whose tiles have `n` rows of C, of which it has half if they are `narrow`.
 const fn bytes(n: u32, narrow: bool) -> usize {
-    swapped_bytes(n, narrow) + size_of::<Ring>()
+    swapped_bytes(n, narrow) + size_of::<Slots>()
 }
 
 /// The product by tiles of `N` rows and 256 columns of C: operands are swapped, as [`gemm_swapped`](super::super::gemm::hopper::gemm_swapped)'s, whose
@@ -159,12 +160,12 @@ where
 {
     #[inline(always)]
     unsafe fn initialise(&self, memory: Memory<B, STAGES>) {
-        Factors(memory.behind()).initialise();
+        Ring(memory.behind()).initialise();
     }
 
     #[inline(always)]
     unsafe fn assist<W: Walk>(&self, memory: Memory<B, STAGES>, problem: &Problem, tiles: W) {
-        Factors(memory.behind()).make(self.scales, 2 * R as u32, problem, tiles);
+        Ring(memory.behind()).make(self.scales, 2 * R as u32, problem, tiles);
     }
 
     #[inline(always)]
@@ -176,44 +177,18 @@ where
         mut tiles: W,
     ) {
         let lane = thread::thread_idx_x() % WARPGROUP;
-        let ring = Factors(memory.behind());
-        let (mut at, mut slot) = (Cursor::default(), Cursor::default());
-        // Of a group, and of the next.
-        let [mut one, mut other] = [[0.0f32; R]; 2];
+        let mut summation = Summation { memory, consumer, lane, at: Cursor::default() };
+        let mut factors = Taken::<R> { ring: Ring(memory.behind()), slot: Cursor::default(), lane };
+        let mut of_group = [[0.0f32; R]; 2];
         while tiles.find() {
             let tile = tiles.tile();
             let [start, end] = tile.k.unwrap_or([0, output.problem.k]);
-            let mut groups = end.div_ceil(GROUP) - start / GROUP;
-            let mut sums = [0.0f32; R];
-            if R > MOST_AHEAD {
-                for _ in 0..groups {
-                    let factors = ring.take(&mut slot, lane, R / 8);
-                    Self::start(&mut one, memory, consumer, at);
-                    Self::finish::<0, B, STAGES>(&mut sums, &mut one, &factors, memory, at.stage, lane);
-                    at.advance(STAGES);
-                }
+            let groups = end.div_ceil(GROUP) - start / GROUP;
+            let mut sums = if R > MOST_AHEAD {
+                summation.sum::<Swapped8<f8e4m3>, _, R, false>(&mut of_group, groups, &mut factors)
             } else {
-                Self::start(&mut one, memory, consumer, at);
-                // The arrays change places, which they could not in registers: so both halves are written out.
-                macro_rules! group {
-                    ($this:ident, $next:ident) => {{
-                        let stage = at.stage;
-                        at.advance(STAGES);
-                        let factors = ring.take(&mut slot, lane, R / 8);
-                        groups -= 1;
-                        if groups == 0 {
-                            Self::finish::<0, B, STAGES>(&mut sums, &mut $this, &factors, memory, stage, lane);
-                            break;
-                        }
-                        Self::start(&mut $next, memory, consumer, at);
-                        Self::finish::<1, B, STAGES>(&mut sums, &mut $this, &factors, memory, stage, lane);
-                    }};
-                }
-                loop {
-                    group!(one, other);
-                    group!(other, one);
-                }
-            }
+                summation.sum::<Swapped8<f8e4m3>, _, R, true>(&mut of_group, groups, &mut factors)
+            };
             // The addresses are computed only now: there are no registers to keep them during the products.
             let Pack([hidden, ..]) = Pack([lane, 0, 0, 0]).forget();
             output.part(hidden, consumer, tile).store(&mut sums);
@@ -223,48 +198,24 @@ where
     }
 }
 
-impl<const R: usize> Grouped<R>
-where
-    Swapped8<f8e4m3>: Multiply<R, Sum = f32>,
-    [f32; R]: Registers,
-{
-    /// Starts the products of a stage, which is a group.
+/// The factors of `R` sums, from the ring.
+struct Taken<const R: usize> {
+    ring: Ring,
+    slot: Cursor,
+    lane: u32,
+}
+
+impl<const R: usize> Factors for Taken<R> {
+    type Group = Columns;
+
     #[inline(always)]
-    unsafe fn start<const B: usize, const STAGES: usize>(
-        of_group: &mut [f32; R],
-        memory: Memory<B, STAGES>,
-        consumer: u32,
-        at: Cursor,
-    ) {
-        memory.full(at.stage).wait_parity(at.parity);
-        let a = hopper::descriptors(memory.a(at.stage).add(consumer * PANEL_BYTES), false);
-        let b = hopper::descriptors(memory.b(at.stage), false);
-        wgmma::fence_for(of_group);
-        Swapped8::<f8e4m3>::multiply(of_group, a[0], b[0], false);
-        Swapped8::<f8e4m3>::multiply(of_group, a[1], b[1], true);
-        Swapped8::<f8e4m3>::multiply(of_group, a[2], b[2], true);
-        Swapped8::<f8e4m3>::multiply(of_group, a[3], b[3], true);
-        wgmma::commit();
+    unsafe fn next(&mut self) -> Columns {
+        self.ring.take(&mut self.slot, self.lane, R / 8)
     }
 
-    /// Waits for the products of a group, until `PENDING` later ones are left, and adds them times their factors.
     #[inline(always)]
-    unsafe fn finish<const PENDING: u32, const B: usize, const STAGES: usize>(
-        sums: &mut [f32; R],
-        of_group: &mut [f32; R],
-        factors: &Columns,
-        memory: Memory<B, STAGES>,
-        stage: u32,
-        lane: u32,
-    ) {
-        wgmma::wait_for::<PENDING>(of_group);
-        memory.release(stage, lane);
-        let mut i = 0;
-        while i < R {
-            // Two rows of each of two columns.
-            let Pack(four) = factors[i / 8];
-            sums[i] = math::fma(of_group[i], four[i / 4 % 2 * 2 + i % 2], sums[i]);
-            i += 1;
-        }
+    fn add(columns: &Columns, i: usize, of_group: f32, sum: f32) -> f32 {
+        // Two rows of each of two columns.
+        math::fma(of_group, columns[i / 8].0[i / 4 % 2 * 2 + i % 2], sum)
     }
 }

@@ -150,9 +150,10 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
             swapped: &hopper::SWAPPED_8,
             narrow: &hopper::NARROW_8,
             columns: hopper::BLOCK_N,
+            fewer_columns: &[],
             scaling: |_| 0.0,
         };
-        let by_swapped = |problem: Self, tiles| {
+        let by_tiles = |problem: Self, tiles| {
             problem.launch_tiles(stream, tiles, |grid, (b_map, a_map, c_map, c, sizes, store)| {
                 let args = (b_map, a_map, c_map, c, sizes, store, a.values, b.values, a.step, b.step);
                 // SAFETY: the maps and c describe live tensors of these sizes, c is borrowed mutably, and there is a scale for each row or one for all.
@@ -172,7 +173,7 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
                 }
             })
         };
-        self.launch_how(stream, how, kinds, by_pieces, by_swapped, |problem, path| {
+        self.launch_how(stream, how, kinds, by_pieces, by_tiles, |problem, path| {
             problem.launch(
                 stream,
                 path,

@@ -51,10 +51,7 @@ macro_rules! pieces {
         Variant {
             name: $name,
             doc: $doc,
-            applies: |device, case| {
-                let of = case.dims(["m", "n"]).is_ok_and(|sizes| !sizes.contains(&0));
-                of && ScaledProduct::fits_hopper(device, case)
-            },
+            applies: ScaledProduct::fits_hopper,
             launch: |stream, args, _| ($run)(stream, args, Some(How::Pieces($rows))),
         }
     };
@@ -72,7 +69,7 @@ macro_rules! swapped {
             doc: $doc,
             applies: ScaledProduct::fits_swapped,
             launch: |stream, args, _| {
-                ($run)(stream, args, Some(How::Swapped(crate::ops::gemm::cost::Tiles::$tiles($rows))))
+                ($run)(stream, args, Some(How::Tiled(crate::ops::gemm::cost::Tiles::$tiles($rows))))
             },
         }
     };

@@ -20,8 +20,8 @@ use crate::runtime::stream::Stream;
 pub(in super::super) enum How {
     /// By a kernel that also scales and rounds.
     Fused(Path),
-    /// With operands swapped, by such tiles, by a kernel that also scales and rounds.
-    Swapped(Tiles),
+    /// By such tiles, by another kernel that also scales and rounds.
+    Tiled(Tiles),
     /// As sums of swapped operands, by tiles of this number of rows, and a launch that adds them.
     Pieces(u32),
 }
@@ -37,6 +37,8 @@ pub(in super::super) struct Kinds {
     pub(in super::super) narrow: &'static [u32],
     /// The columns of the tiles of the kernel that does all.
     pub(in super::super) columns: u32,
+    /// Those of other kernels that do all.
+    pub(in super::super) fewer_columns: &'static [u32],
     /// The microseconds that scales add to a stage of such tiles.
     pub(in super::super) scaling: fn(Tiles) -> f64,
 }
@@ -45,14 +47,14 @@ pub(in super::super) struct Kinds {
 pub(in super::super) type OfPieces = (TensorMap, TensorMap, TensorMap, DevicePtrMut<f32>, gk::Problem, u32, u32);
 
 impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
-    /// Launches the product in this way, or in the fastest: `by_pieces` with tiles of so many rows, `by_swapped` or `fused`.
+    /// Launches the product in this way, or in the fastest: `by_pieces` with tiles of so many rows, `by_tiles` or `fused`.
     pub(in super::super) fn launch_how(
         mut self,
         stream: &Stream,
         how: Option<How>,
         kinds: Kinds,
         by_pieces: impl FnOnce(&mut Self, u32) -> Result<()>,
-        by_swapped: impl FnOnce(Self, Tiles) -> Result<()>,
+        by_tiles: impl FnOnce(Self, Tiles) -> Result<()>,
         fused: impl FnOnce(Self, Path) -> Result<()>,
     ) -> Result<()> {
         self.require_devices(stream)?;
@@ -68,11 +70,15 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
                 result => return result,
             },
             How::Fused(path) => path,
-            How::Swapped(_) if !self.facts().fits_swapped() => {
+            How::Tiled(Tiles::Columns(_)) if !self.fits_pieces() => {
+                let wanted = "no size of zero, and rows of a and b that lie at multiples of 16 bytes";
+                return Err(self.info.param_error("variant", "columns", wanted));
+            }
+            How::Tiled(Tiles::Swapped(_) | Tiles::Narrow(_)) if !self.facts().fits_swapped() => {
                 let wanted = "no size of zero, and rows of a, b and c that lie at multiples of 16 bytes";
                 return Err(self.info.param_error("variant", "swapped", wanted));
             }
-            How::Swapped(tiles) => return by_swapped(self, tiles),
+            How::Tiled(tiles) => return by_tiles(self, tiles),
         };
         fused(self, path)
     }
@@ -119,9 +125,10 @@ impl<A: Dtype, B: Dtype, C: Float> Problem<'_, A, B, C> {
         let swapped =
             kinds.swapped.iter().copied().map(Tiles::Swapped).chain(kinds.narrow.iter().copied().map(Tiles::Narrow));
         let swapped = swapped.filter(|_| self.facts().fits_swapped());
-        let swapped = swapped.map(|tiles| (How::Swapped(tiles), micros(tiles)));
+        let tiled = kinds.fewer_columns.iter().copied().map(Tiles::Columns).chain(swapped);
+        let tiled = tiled.map(|tiles| (How::Tiled(tiles), micros(tiles)));
         let fused = (How::Fused(Path::Fastest), micros(Tiles::Columns(kinds.columns)));
-        pieces.chain(swapped).chain([fused]).min_by(|(_, a), (_, b)| a.total_cmp(b))
+        pieces.chain(tiled).chain([fused]).min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
     /// The elements of k of each of the pieces of tiles of so many rows; 0 if that is all of k.
