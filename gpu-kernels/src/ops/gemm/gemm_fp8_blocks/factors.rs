@@ -6,7 +6,7 @@ use core::array;
 use cuda_std::mbarrier::Barrier;
 use cuda_std::shared::SharedPtr;
 use cuda_std::vector::Pack;
-use cuda_std::{shared_field, thread, warp};
+use cuda_std::{shared_field, thread};
 
 use super::super::Problem;
 use super::super::hopper::{CONSUMERS, Cursor, IDLE_WARPS, WARPGROUP, Walk};
@@ -55,18 +55,18 @@ impl Ring {
     #[inline(always)]
     pub(super) unsafe fn initialise(self) {
         for slot in 0..SLOTS as u32 {
-            self.ready(slot).init(IDLE_WARPS);
-            self.read(slot).init(CONSUMERS * WARPGROUP / 32);
+            self.ready(slot).init(MAKERS);
+            self.read(slot).init(CONSUMERS * WARPGROUP);
         }
     }
 
-    /// Those of the next group: of a lane's columns in `count` times 16, when they are there. Run by every warp of the consumers.
+    /// Those of the next group: of a lane's columns in `count` times 16, when they are there. Run by all threads of the consumers.
     #[inline(always)]
     pub(super) unsafe fn take(self, at: &mut Cursor, lane: u32, count: usize) -> Columns {
         self.ready(at.stage).wait_parity(at.parity);
         let from = self.of(at.stage).at(lane % 4 * 4).as_ptr();
         let columns = array::from_fn(|i| if i < count { Pack::load(from.add(i * 16)) } else { Pack([0.0; 4]) });
-        self.tell(self.read(at.stage), lane);
+        self.read(at.stage).arrive();
         at.advance(SLOTS);
         columns
     }
@@ -101,19 +101,10 @@ impl Ring {
                         self.of(at.stage).at(place_of_factor(column)).write(factor);
                     }
                 }
-                self.tell(self.ready(at.stage), maker);
+                self.ready(at.stage).arrive();
                 at.advance(SLOTS);
             }
             tiles.advance();
-        }
-    }
-
-    /// Arrives for the whole warp.
-    #[inline(always)]
-    unsafe fn tell(self, barrier: SharedPtr<Barrier>, lane: u32) {
-        warp::sync(u32::MAX);
-        if lane.is_multiple_of(32) {
-            barrier.arrive();
         }
     }
 

@@ -5,8 +5,8 @@
 //! of B times one for each column, which [`factors`](super::factors) are made of ahead of the products. Sums of a tile, of a group and of
 //! the next take `N`/2 registers each, and a group's factors a quarter of `N`.
 //!
-//! Shared memory is what bounds them: of 80 columns a block reads 36 KiB a group for products, 128 bytes a clock, 26 KiB arrive, and what
-//! factors each thread gets takes the lanes' registers 160 clocks, where the tensor cores need 305.
+//! Shared memory is what bounds them. Of 80 columns a block's products read 36 KiB a group, 128 bytes a clock, 26 KiB arrive, and factors
+//! take 160 clocks to get into all lanes' registers: on an H200 a group takes 560 clocks, where the tensor cores need 305.
 
 use core::marker::PhantomData;
 
