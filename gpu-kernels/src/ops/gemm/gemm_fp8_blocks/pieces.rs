@@ -2,7 +2,7 @@
 //! [`gemm_sum`](super::super::gemm::split::gemm_sum) adds.
 //!
 //! The rows of a block's tile are one group of the weight's rows, and its columns are rows of A. So the factors of a group of k are a scale
-//! of B times one for each column, which [`factors`](super::factors) are made of ahead of the products. Sums of a tile, of a group and of
+//! of B times one for each column, which warps that idle make ahead of the products. Sums of a tile, of a group and of
 //! the next take `N`/2 registers each, and a group's factors a quarter of `N`.
 //!
 //! Shared memory is what bounds them. Of 80 columns a block's products read 36 KiB a group, 128 bytes a clock, 26 KiB arrive, and factors
