@@ -212,13 +212,10 @@ impl<T: Half, const D: u32> Consumer<'_, T, D> {
         fence::proxy_async_shared();
     }
 
-    /// Signals that this consumer is done with a stage whose numbers all its lanes have read: the end of a product after
-    /// these reads tells that. The other consumer releases the stage too.
+    /// Signals that this thread is done with a stage: each has read numbers of it. The other consumer's threads release the stage too.
     #[inline(always)]
     pub(super) unsafe fn release(&self, stage: u32) {
-        if thread::thread_idx_x().is_multiple_of(32) {
-            self.memory.empty(stage).arrive();
-        }
+        self.memory.empty(stage).arrive();
     }
 
     /// A piece of dQ over all the block's keys: this consumer's half of the queries, or of the columns. `before` starts what goes before it. Everything that was

@@ -300,7 +300,7 @@ pub unsafe fn attention_backward_hopper<T: Half, const D: u32>(
         memory.full_values().init(1);
         for stage in 0..STAGES {
             memory.full(stage).init(1);
-            memory.empty(stage).init(CONSUMERS * WARPGROUP / 32);
+            memory.empty(stage).init(CONSUMERS * WARPGROUP);
         }
     }
     thread::sync_threads();
