@@ -13,8 +13,8 @@ use warpsmith::ops::model::{Case, Operator};
 use warpsmith::{Device, kernels, sim};
 
 static MUTANTS: AtomicUsize = AtomicUsize::new(0);
-/// How many of all operators there have to be: a few fewer than the test says that there were.
-const LEAST: usize = 3700;
+/// How many of all operators there have to be: nine tenths of the 7101 that there were at the last count.
+const LEAST: usize = 6400;
 
 fn main() {
     let trial =
