@@ -61,8 +61,8 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
 /// Whether others stand for a kernel. How wide the tiles of a product are, how its operands lie, and what C is stored in, do not
 /// depend on each other: there are kernels of every width and for both kinds of C whose operands both lie along k, and of the widest
 /// tiles for operands that lie in every way. Of 8 bits there are those of every width for one type of A and of two widths for the
-/// others, as there are for products with a bias. So are clusters of a weight of few bits: of three and four blocks there are those
-/// of 16 and of 96 rows.
+/// others, as there are for products with a bias, of whose tiles that are not swapped there are the widest; of fine tiles there are
+/// the widest and two more. So are clusters of a weight of few bits: of three and four blocks there are those of 16 and of 96 rows.
 fn repeats(symbol: &str) -> bool {
     let narrow = ["_n64", "_n128", "_n192"].iter().any(|width| symbol.ends_with(width));
     let two_widths = ["_n224_", "_n208_", "_n64_"].iter().any(|width| symbol.contains(width));
