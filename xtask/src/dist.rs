@@ -20,18 +20,8 @@ const GPU_CHECK: &str = include_str!("../templates/gpu-check.sh");
 
 /// Tests that are not packed: those that compile something or read files of the repository, those whose driver is a fake or a
 /// simulator, which a GPU does not change, and the one whose cases `warpsmith verify` runs.
-const NO_NEED_OF_A_GPU: [&str; 10] = [
-    "against_peers",
-    "compile_fail",
-    "correctness",
-    "fake_driver",
-    "lessons",
-    "lines",
-    "models",
-    "mutation",
-    "pages",
-    "simulator",
-];
+const NO_NEED_OF_A_GPU: [&str; 9] =
+    ["against_peers", "compile_fail", "correctness", "fake_driver", "lessons", "lines", "models", "pages", "simulator"];
 
 /// Every program contains the library. `tar` and `xz` compress them to a quarter.
 const MAX_BYTES: u64 = 256 << 20;

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::runtime::device::Device;
 use crate::runtime::dtype::DType;
 use crate::runtime::error::{Error, Result};
 use crate::runtime::kernels::{self, Arch, KernelImage};
-use crate::runtime::sim::{Profile, Settings, Simulator};
+use crate::runtime::sim::{Settings, Simulator};
 
 /// A kernel with one of its instructions removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -143,11 +143,22 @@ fn variants<'a>(job: &'a Job, filter: &Filter) -> Vec<Variant<'a>> {
     names.map(|name| Variant { job, filter: variant(name), known: Rc::clone(&known) }).collect()
 }
 
+/// Rows of cases, by the case.
+type Verified<'a> = HashMap<[&'a str; 3], Vec<&'a Row>>;
+
 impl<'a> Mutation<'a> {
-    /// Mutations of the kernels whose symbols satisfy `keep`. Runs the cases once to find the kernels that they launch; the
-    /// cases must pass.
-    pub fn new(device: &'a Device, jobs: &'a [Job], filter: &Filter, keep: impl Fn(&str) -> bool) -> Result<Self> {
+    /// Mutations of the kernels whose symbols satisfy `keep`. The rows that the cases were given in the simulator tell which kernels they
+    /// launch; cases that have none in `verified` run for that. All have to pass.
+    pub fn new(
+        device: &'a Device,
+        jobs: &'a [Job],
+        filter: &Filter,
+        verified: &[Row],
+        keep: impl Fn(&str) -> bool,
+    ) -> Result<Self> {
         simulator(device)?;
+        let mut rows = Verified::new();
+        verified.iter().for_each(|row| rows.entry([row.op, &row.case, row.dtype]).or_default().push(row));
         let symbols = |job: &Job| job.op.info().instances().map(|kernel| kernel.symbol);
         let listed: HashSet<_> = jobs.iter().flat_map(symbols).collect();
         let kept: HashSet<_> = listed.into_iter().filter(|symbol| keep(symbol)).collect();
@@ -162,51 +173,12 @@ impl<'a> Mutation<'a> {
             if wanted.is_empty() {
                 break;
             }
-            Self::add(device, same, filter, &kept, &mut targets)?;
+            for variant in same.iter().flat_map(|job| variants(job, filter)) {
+                add(device, &variant, &rows_of(device, &variant, &rows)?, &kept, &mut targets)?;
+            }
             targets.iter().for_each(|target| _ = wanted.remove(&but_for_dtype(target.image.symbol)));
         }
         Ok(Self { device, targets })
-    }
-
-    /// Adds what the cases launch among the kernels `kept`.
-    fn add(
-        device: &'a Device,
-        jobs: &[&'a Job],
-        filter: &Filter,
-        kept: &HashSet<&'static str>,
-        targets: &mut Vec<Target<'a>>,
-    ) -> Result<()> {
-        let simulator = simulator(device)?;
-        for variant in jobs.iter().flat_map(|job| variants(job, filter)) {
-            let Variant { job, filter, known } = &variant;
-            let (rows, profiles) = simulator.profile(|| verify::on_device_again(device, job, filter, known));
-            if let Some(found) = caught(&rows) {
-                let expected = format!("a case that passes with its kernels unchanged, not {found}");
-                return Err(Error::param(job.op.info().name, "case", &job.case.name, expected));
-            }
-            let executed = |profile: &Profile| profile.mix.iter().map(|(_, times)| times).sum::<u64>();
-            let instructions = profiles.iter().map(executed).sum();
-            for profile in profiles.iter().filter(|profile| kept.contains(profile.kernel.as_str())) {
-                let images = kernels::images()?.iter().filter(|image| image.symbol == profile.kernel);
-                let best = |arch: &Arch| images.clone().find(|image| image.arch == *arch);
-                let Some(image) = device.archs().iter().find_map(best) else { continue };
-                let candidate = Candidate::new(&variant, instructions, executed(profile));
-                let alike = |t: &&mut Target<'_>| but_for_dtype(t.image.symbol) == but_for_dtype(image.symbol);
-                match targets.iter_mut().find(alike) {
-                    Some(t) if t.image.symbol != image.symbol => {}
-                    Some(t) => match t.jobs.last_mut() {
-                        Some(last) if std::ptr::eq(last.variant.job, *job) => {
-                            if candidate.own > last.own {
-                                *last = candidate;
-                            }
-                        }
-                        _ => t.jobs.push(candidate),
-                    },
-                    None => targets.push(Target { image, ptx: image.ptx()?, jobs: vec![candidate] }),
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The number of mutants.
@@ -238,6 +210,58 @@ impl<'a> Mutation<'a> {
         }
         Ok(mutants)
     }
+}
+
+/// The rows of a case in a variant: none if the variant cannot run it.
+fn rows_of(device: &Device, variant: &Variant<'_>, verified: &Verified<'_>) -> Result<Vec<Row>> {
+    let Variant { job, filter, known } = variant;
+    let (op, case) = (job.op.info().name, &job.case);
+    let rows = match verified.get(&[op, case.name.as_str(), case.dtype.name()]) {
+        Some(rows) => {
+            let same = rows.iter().filter(|row| filter.variant.as_deref() == Some(row.variant));
+            same.map(|row| (*row).clone()).collect()
+        }
+        None => verify::on_device_again(device, job, filter, known),
+    };
+    match caught(&rows) {
+        None => Ok(rows),
+        Some(found) => {
+            let expected = format!("a case that passes with its kernels unchanged, not {found}");
+            Err(Error::param(op, "case", &case.name, expected))
+        }
+    }
+}
+
+/// Adds what a case in a variant launched among the kernels `kept`.
+fn add<'a>(
+    device: &Device,
+    variant: &Variant<'a>,
+    rows: &[Row],
+    kept: &HashSet<&'static str>,
+    targets: &mut Vec<Target<'a>>,
+) -> Result<()> {
+    let instructions = rows.iter().flat_map(|row| &row.instructions).sum();
+    let executed = rows.iter().flat_map(|row| row.kernels.iter().zip(&row.instructions));
+    for (kernel, own) in executed.filter(|(kernel, _)| kept.contains(*kernel)) {
+        let images = kernels::images()?.iter().filter(|image| image.symbol == *kernel);
+        let best = |arch: &Arch| images.clone().find(|image| image.arch == *arch);
+        let Some(image) = device.archs().iter().find_map(best) else { continue };
+        let candidate = Candidate::new(variant, instructions, *own);
+        let alike = |t: &&mut Target<'_>| but_for_dtype(t.image.symbol) == but_for_dtype(image.symbol);
+        match targets.iter_mut().find(alike) {
+            Some(t) if t.image.symbol != image.symbol => {}
+            Some(t) => match t.jobs.last_mut() {
+                Some(last) if std::ptr::eq(last.variant.job, variant.job) => {
+                    if candidate.own > last.own {
+                        *last = candidate;
+                    }
+                }
+                _ => t.jobs.push(candidate),
+            },
+            None => targets.push(Target { image, ptx: image.ptx()?, jobs: vec![candidate] }),
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn simulator(device: &Device) -> Result<Simulator<'_>> {

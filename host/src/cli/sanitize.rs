@@ -83,7 +83,7 @@ fn every_order(device: &Device, jobs: &[Job], args: &Args, ui: &Ui) -> (usize, V
 
 fn mutate(device: &Device, jobs: &[Job], args: &Args, ui: &mut Ui) -> Result<Outcome> {
     let filter = args.cases.filter(args.seed);
-    let mut mutation = Mutation::new(device, jobs, &filter, |_| true)?;
+    let mut mutation = Mutation::new(device, jobs, &filter, &[], |_| true)?;
     let bar = ui.progress(mutation.count());
     let all = mutation.run(args.orders, |mutant| {
         bar.set_message(mutant.kernel);

@@ -118,15 +118,23 @@ impl HostTensor {
 
     /// The elements at these places, in row-major order, in double precision.
     pub fn select_f64(&self, places: impl IntoIterator<Item = usize>) -> Result<Vec<f64>> {
-        with_dtype!(self.dtype, T => places.into_iter().map(|at| self.element::<T>(at).map(Dtype::to_f64)).collect())
+        let outside = |at: usize| Error::param("select_f64", "place", at, format!("an index below {}", self.len()));
+        with_dtype!(self.dtype, T => {
+            // As in `values`.
+            match bytemuck::try_cast_slice::<u8, T>(&self.bytes) {
+                Ok(elements) => {
+                    places.into_iter().map(|at| elements.get(at).map(|x| x.to_f64()).ok_or_else(|| outside(at))).collect()
+                }
+                Err(_) => {
+                    places.into_iter().map(|at| self.element::<T>(at).map(Dtype::to_f64).ok_or_else(|| outside(at))).collect()
+                }
+            }
+        })
     }
 
-    fn element<T: Pod>(&self, at: usize) -> Result<T> {
-        let size = size_of::<T>();
-        let bytes = at.checked_mul(size).and_then(|from| self.bytes.get(from..from.checked_add(size)?));
-        bytes
-            .map(bytemuck::pod_read_unaligned)
-            .ok_or_else(|| Error::param("select_f64", "place", at, format!("an index below {}", self.len())))
+    fn element<T: Pod>(&self, at: usize) -> Option<T> {
+        let from = at.checked_mul(size_of::<T>())?;
+        self.bytes.get(from..from.checked_add(size_of::<T>())?).map(bytemuck::pod_read_unaligned)
     }
 
     fn values(&self, range: Range<usize>) -> Vec<f64> {

@@ -50,6 +50,13 @@ impl<'a> Simulator<'a> {
     pub fn profile<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<Profile>) {
         self.0.measured(body)
     }
+
+    /// Runs `body` and counts the warp instructions of each launch on this thread: the kernels' symbols, in order. A profile says
+    /// more and takes longer.
+    #[cfg(feature = "check")]
+    pub(crate) fn count<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<(&'static str, u64)>) {
+        self.0.counted(body)
+    }
 }
 
 /// A simulated device that stands for a GPU. Each call makes another; the one that [`Device::open_backend`] shares stands for none and

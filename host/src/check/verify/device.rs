@@ -200,10 +200,16 @@ impl<'a> Prepared<'a> {
             params = params.with_variant(variant.name)?;
         }
         let mut outputs = self.outputs(job, Poison::First)?;
-        let (result, launched) = device::launched(|| self.launch(job, by, &mut outputs, &params));
-        check_launches(job, &launched, row);
-        result?;
-        let images = self.download(&outputs)?;
+        let mut run = || {
+            let (result, launched) = device::launched(|| self.launch(job, by, &mut outputs, &params));
+            (launched, result.and_then(|()| self.download(&outputs)))
+        };
+        let ((launched, images), executed) = match self.stream.device().simulator() {
+            Some(simulator) => simulator.count(run),
+            None => (run(), Vec::new()),
+        };
+        check_launches(job, &launched, &executed, row);
+        let images = images?;
         let expected = self.known.expected(job)?;
         let problems = expected.iter().filter_map(Expected::impossible);
         problems.filter(|_| self.known.finite_input).for_each(|problem| row.problem(problem));
@@ -325,8 +331,14 @@ fn role(job: &Job, name: &str) -> Role {
     job.op.info().args.iter().find(|arg| arg.name == name).map_or(Role::In, |arg| arg.role)
 }
 
-/// Checks that the operator lists the kernels that it launched: code that walks the list would miss others.
-fn check_launches(job: &Job, launched: &[(&'static str, &'static str)], row: &mut Row) {
+/// Checks that the operator lists the kernels that it launched: code that walks the list would miss others. Notes them, and what the
+/// simulator counted of them.
+fn check_launches(
+    job: &Job,
+    launched: &[(&'static str, &'static str)],
+    executed: &[(&'static str, u64)],
+    row: &mut Row,
+) {
     for (module, symbol) in launched {
         if !job.op.info().instances().any(|kernel| kernel.symbol == *symbol && kernel.module == *module) {
             row.problem(format!("kernel {symbol} was launched and is not among those that the operator lists"));
@@ -334,5 +346,9 @@ fn check_launches(job: &Job, launched: &[(&'static str, &'static str)], row: &mu
         if !row.kernels.contains(symbol) {
             row.kernels.push(symbol);
         }
+    }
+    if !executed.is_empty() {
+        let of = |symbol: &&str| executed.iter().filter(|(other, _)| other == symbol).map(|(_, times)| times).sum();
+        row.instructions = row.kernels.iter().map(of).collect();
     }
 }

@@ -13,6 +13,7 @@ mod run;
 
 use std::cell::OnceCell;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -165,6 +166,9 @@ pub struct Row {
     /// The kernels that were launched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<&'static str>,
+    /// How many instructions the warps of each executed, in the simulator.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<u64>,
     /// What the simulator's checkers found.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
@@ -189,6 +193,7 @@ impl Row {
             ms: None,
             detail: None,
             kernels: Vec::new(),
+            instructions: Vec::new(),
             findings: Vec::new(),
         }
     }
@@ -286,6 +291,12 @@ impl Expected {
         outputs.into_iter().map(|meta| Self::new(job, &inputs, meta, seed)).collect()
     }
 
+    /// The elements of the output in rows that follow each other.
+    fn elements(&self, rows: &[usize]) -> Range<usize> {
+        let (first, len) = (rows.first().map_or(0, |row| *row), rows.len());
+        first * self.row_len..(first + len) * self.row_len
+    }
+
     fn compare(&self, place: &placement::Placement, image: &HostTensor) -> Result<Comparison> {
         if self.row_len == 0 {
             return Ok(Comparison::default());
@@ -295,10 +306,12 @@ impl Expected {
         let pieces = self.rows.par_chunks(at_once).zip(self.values.par_chunks(at_once * self.row_len));
         pieces
             .map(|(rows, want)| {
-                let indices = || rows.iter().flat_map(|row| row * self.row_len..(row + 1) * self.row_len);
-                let got = image.select_f64(indices().map(|i| place.position(i)))?;
+                let elements = || rows.chunk_by(|a, b| a + 1 == *b).map(|rows| self.elements(rows));
+                let mut places = Vec::with_capacity(want.len());
+                elements().for_each(|elements| place.each_position(elements, |at| places.push(at)));
+                let got = image.select_f64(places)?;
                 let mut found = Comparison::default();
-                for ((i, got), want) in indices().zip(got).zip(want) {
+                for ((i, got), want) in elements().flatten().zip(got).zip(want) {
                     found.push(i, got, *want, &self.tolerance, image.dtype());
                 }
                 Ok(found)

@@ -129,7 +129,7 @@ impl Placement {
         let size = self.dtype.size();
         if !self.is_row_major() {
             let mut values = values.chunks_exact(size);
-            self.each_position(|at| {
+            self.each_position(self.all(), |at| {
                 if let Some(value) = values.next() {
                     bytes[at * size..][..size].copy_from_slice(value);
                 }
@@ -139,8 +139,12 @@ impl Placement {
         // Runs without gaps are one.
         let (run, pitch) = if self.run == self.pitch { (BLOCK, BLOCK) } else { (self.run * size, self.pitch * size) };
         if run > 0 {
-            let places = bytes[self.start * size..].par_chunks_mut(pitch).zip(values.par_chunks(run));
-            places.for_each(|(to, from)| to[..from.len()].copy_from_slice(from));
+            let many = at_once(run);
+            let places = bytes[self.start * size..].par_chunks_mut(many * pitch).zip(values.par_chunks(many * run));
+            places.for_each(|(to, from)| {
+                let runs = to.chunks_mut(pitch).zip(from.chunks(run));
+                runs.for_each(|(to, from)| to[..from.len()].copy_from_slice(from));
+            });
         }
         bytes
     }
@@ -153,12 +157,12 @@ impl Placement {
         let size = self.dtype.size();
         let image = self.filled(values.bytes(), Poison::First);
         let mut bytes = Vec::with_capacity(values.len() * size);
-        self.each_position(|at| bytes.extend_from_slice(&image[at * size..][..size]));
+        self.each_position(self.all(), |at| bytes.extend_from_slice(&image[at * size..][..size]));
         HostTensor::new(self.dtype, &self.shape, bytes)
     }
 
     /// Where element `index` of the tensor is in the allocation, in elements.
-    pub(super) fn position(&self, index: usize) -> usize {
+    fn position(&self, index: usize) -> usize {
         let mut rest = index;
         let mut at = self.start;
         for (extent, stride) in self.shape.iter().zip(&self.strides).rev() {
@@ -168,14 +172,21 @@ impl Placement {
         at
     }
 
-    /// Calls `f` with where each of the tensor's elements is in the allocation, in elements.
-    fn each_position(&self, mut f: impl FnMut(usize)) {
-        let inner = self.shape.last().map_or(1, |extent| *extent);
+    /// All elements of the tensor, in row-major order.
+    fn all(&self) -> Range<usize> {
+        0..self.shape.iter().product()
+    }
+
+    /// Calls `f` with where each of these elements of the tensor is in the allocation, in elements.
+    pub(super) fn each_position(&self, elements: Range<usize>, mut f: impl FnMut(usize)) {
+        let inner = self.shape.last().map_or(1, |extent| (*extent).max(1));
         let stride = self.strides.last().map_or(0, |stride| *stride);
-        let rows = self.shape.iter().product::<usize>().checked_div(inner).unwrap_or(0);
-        for row in 0..rows {
-            let first = self.position(row * inner);
-            (0..inner).for_each(|i| f(first + i * stride));
+        let mut next = elements.start;
+        while next < elements.end {
+            let count = (inner - next % inner).min(elements.end - next);
+            let first = self.position(next);
+            (0..count).for_each(|i| f(first + i * stride));
+            next += count;
         }
     }
 
@@ -189,7 +200,7 @@ impl Placement {
             None => return None,
         };
         let size = first.len();
-        (0..self.runs).into_par_iter().find_map_first(|run| {
+        (0..self.runs).into_par_iter().with_min_len(at_once(self.run * size)).find_map_first(|run| {
             let at = self.run_range(run);
             let bytes = at.start * size..at.end * size;
             let blocks = image[bytes.clone()].par_chunks(BLOCK).enumerate();
@@ -232,7 +243,7 @@ impl Placement {
     /// Whether the tensor's elements are the same bits in both allocations, whatever lies around them.
     pub(super) fn agree(&self, a: &[u8], b: &[u8]) -> bool {
         let size = self.dtype.size();
-        (0..self.runs).into_par_iter().all(|run| {
+        (0..self.runs).into_par_iter().with_min_len(at_once(self.run * size)).all(|run| {
             let Range { start, end } = self.run_range(run);
             a[start * size..end * size] == b[start * size..end * size]
         })
@@ -242,6 +253,11 @@ impl Placement {
         let start = self.start + run * self.pitch;
         start..start + self.run
     }
+}
+
+/// How many runs of this many bytes a thread takes at once.
+fn at_once(run: usize) -> usize {
+    (BLOCK / run.max(1)).max(1)
 }
 
 /// The first element that is `element`. Sizes known to the compiler make this a matter of memory bandwidth.

@@ -12,14 +12,37 @@ use crate::runtime::backend::{Launch, Outcome};
 use crate::runtime::error::{Error, Finding, Result};
 use crate::runtime::mutex::lock;
 
-/// Where profiles go.
-pub(super) type Profiles = Arc<Mutex<Vec<Profile>>>;
+/// Where launches report when they have ended.
+#[derive(Clone, Default)]
+pub(super) struct Reports {
+    /// Whether they are profiled, which takes longer.
+    metrics: bool,
+    ended: Arc<Mutex<Vec<Ended>>>,
+}
+
+/// A launch that has ended.
+pub(super) struct Ended {
+    pub(super) symbol: &'static str,
+    /// Warp instructions executed.
+    pub(super) instructions: u64,
+    pub(super) profile: Option<Profile>,
+}
+
+impl Reports {
+    pub(super) fn new(metrics: bool) -> Self {
+        Self { metrics, ended: Arc::default() }
+    }
+
+    pub(super) fn take(&self) -> Vec<Ended> {
+        std::mem::take(&mut *lock(&self.ended))
+    }
+}
 
 thread_local! {
     /// What this thread's launches use in place of the device's settings.
     static SETTINGS: Cell<Option<Settings>> = const { Cell::new(None) };
-    /// What this thread's launches have measured, while it asks for it.
-    static PROFILES: RefCell<Option<Profiles>> = const { RefCell::new(None) };
+    /// Where this thread's launches report, while it asks for it.
+    static REPORTS: RefCell<Option<Reports>> = const { RefCell::new(None) };
     /// What this thread's launches execute in place of the kernels of those names; the last counts.
     static REPLACED: RefCell<Vec<(&'static str, Kernel)>> = const { RefCell::new(Vec::new()) };
     /// Whether this thread's streams ignore that they have to wait.
@@ -69,10 +92,10 @@ pub(crate) fn with_kernels<T>(kernels: &[(&'static str, impl AsRef<str>)], body:
     Ok(body())
 }
 
-/// Runs `body`, whose launches on this thread add their profiles to `profiles`.
-pub(super) fn measured<T>(profiles: &Profiles, body: impl FnOnce() -> T) -> T {
-    let mut before = PROFILES.replace(Some(profiles.clone()));
-    let _undo = Undo(|| PROFILES.set(before.take()));
+/// Runs `body`, whose launches on this thread add to `reports`.
+pub(super) fn reporting<T>(reports: &Reports, body: impl FnOnce() -> T) -> T {
+    let mut before = REPORTS.replace(Some(reports.clone()));
+    let _undo = Undo(|| REPORTS.set(before.take()));
     body()
 }
 
@@ -101,7 +124,7 @@ pub(super) struct Job {
     cooperative: bool,
     args: Vec<Vec<u8>>,
     options: Options,
-    profiles: Option<Profiles>,
+    reports: Option<Reports>,
 }
 
 impl Job {
@@ -115,16 +138,17 @@ impl Job {
         if let Ok(Some(kernel)) = replaced {
             function.kernel = kernel;
         }
-        let profiles = PROFILES.try_with(|profiles| profiles.borrow().clone()).unwrap_or_default();
-        let options = Options { metrics: profiles.is_some(), device: Some(gpu), ..settings.options() };
+        let reports = REPORTS.try_with(|reports| reports.borrow().clone()).unwrap_or_default();
+        let metrics = reports.as_ref().is_some_and(|reports| reports.metrics);
+        let options = Options { metrics, device: Some(gpu), ..settings.options() };
         let Launch { grid, block, shared_bytes, programmatic, cooperative, .. } = *launch;
         let args = launch.args.iter().map(|arg| arg.to_vec()).collect();
-        Self { function, grid, block, shared_bytes, programmatic, cooperative, args, options, profiles }
+        Self { function, grid, block, shared_bytes, programmatic, cooperative, args, options, reports }
     }
 
-    /// Whether its profile goes there.
-    pub(super) fn adds_to(&self, profiles: &Profiles) -> bool {
-        self.profiles.as_ref().is_some_and(|mine| Arc::ptr_eq(mine, profiles))
+    /// Whether it reports there.
+    pub(super) fn adds_to(&self, reports: &Reports) -> bool {
+        self.reports.as_ref().is_some_and(|mine| Arc::ptr_eq(&mine.ended, &reports.ended))
     }
 
     /// Runs it on a GPU that has handed out `used` bytes.
@@ -137,10 +161,11 @@ impl Job {
         let ran = catch_unwind(AssertUnwindSafe(|| gpu.launch(&self.function.kernel, &what, &self.options)));
         let (output, findings) = match ran {
             Ok(Ok(report)) => {
-                if let (Some(metrics), Some(profiles), Some(gpu)) =
-                    (report.metrics, &self.profiles, self.options.device)
-                {
-                    lock(profiles).push(Profile::new(self.function.symbol, &what, metrics, gpu));
+                if let Some(reports) = &self.reports {
+                    let (symbol, instructions) = (self.function.symbol, report.instructions);
+                    let measured = report.metrics.zip(self.options.device);
+                    let profile = measured.map(|(metrics, gpu)| Profile::new(symbol, &what, metrics, gpu));
+                    lock(&reports.ended).push(Ended { symbol, instructions, profile });
                 }
                 (report.output, Finding::all(&report.findings))
             }

@@ -85,11 +85,21 @@ impl SimBackend {
 
     /// Runs `body` and measures its launches on this thread.
     pub(crate) fn measured<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<Profile>) {
-        let profiles = launch::Profiles::default();
-        let value = launch::measured(&profiles, body);
-        self.machine().finish_profiles(&profiles, self.seed());
-        let profiles = std::mem::take(&mut *lock(&profiles));
-        (value, profiles)
+        let (value, ended) = self.reported(true, body);
+        (value, ended.into_iter().filter_map(|launch| launch.profile).collect())
+    }
+
+    /// Runs `body` and counts the warp instructions of its launches on this thread: the kernels' symbols, in order.
+    pub(crate) fn counted<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<(&'static str, u64)>) {
+        let (value, ended) = self.reported(false, body);
+        (value, ended.into_iter().map(|launch| (launch.symbol, launch.instructions)).collect())
+    }
+
+    fn reported<T>(&self, metrics: bool, body: impl FnOnce() -> T) -> (T, Vec<launch::Ended>) {
+        let reports = launch::Reports::new(metrics);
+        let value = launch::reporting(&reports, body);
+        self.machine().finish_reports(&reports, self.seed());
+        (value, reports.take())
     }
 }
 

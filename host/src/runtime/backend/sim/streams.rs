@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use warpsim::{AccessError, Gpu};
 
-use super::launch::{Job, Profiles};
+use super::launch::{Job, Reports};
 use super::{INVALID_HANDLE, INVALID_VALUE, failure};
 use crate::runtime::backend::{Failure, Outcome, RawEvent, RawStream};
 use crate::runtime::error::Error;
@@ -192,10 +192,10 @@ impl Machine {
         self.mark(event)?.at.ok_or_else(|| failure("event", INVALID_HANDLE, "the event was recorded again"))
     }
 
-    /// Does the launches whose profiles go there.
-    pub(super) fn finish_profiles(&mut self, profiles: &Profiles, seed: u64) {
+    /// Does the launches that report there.
+    pub(super) fn finish_reports(&mut self, reports: &Reports, seed: u64) {
         for stream in 0..self.tracks.len() {
-            if self.tracks[stream].waiting.iter().any(|op| matches!(op, Op::Launch(job) if job.adds_to(profiles))) {
+            if self.tracks[stream].waiting.iter().any(|op| matches!(op, Op::Launch(job) if job.adds_to(reports))) {
                 self.finish(RawStream(stream), seed);
             }
         }

@@ -1,37 +1,49 @@
 //! The checks against the kernels themselves: every instruction that synchronises is taken out in turn, and the simulator has
-//! to notice. A test an operator.
+//! to notice.
 
 use std::cmp::Reverse;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use warpsmith::check::Job;
 use warpsmith::check::mutation::{Mutation, synchronising};
 use warpsmith::check::registry;
-use warpsmith::check::verify::{self, Filter, Status};
+use warpsmith::check::verify::{self, Filter, Row, Status};
 use warpsmith::ops::model::{Case, Operator};
 use warpsmith::{Device, kernels, sim};
+use warpsmith_tests::device;
+
+use crate::ROWS;
 
 static MUTANTS: AtomicUsize = AtomicUsize::new(0);
 /// How many of all operators there have to be: nine tenths of the 7101 that there were at the last count.
 const LEAST: usize = 6400;
 
-fn main() {
-    let trial =
-        |op: &'static dyn Operator| Trial::test(op.info().name, move || no_synchronisation_goes_missing_unnoticed(op));
+/// None where the device is no simulator, or the kernels are not there.
+pub(crate) fn trials() -> Vec<Trial> {
+    if device().is_none_or(|device| device.simulator().is_none()) || kernels::not_built().is_some() {
+        return Vec::new();
+    }
+    let trial = |op: &'static dyn Operator| {
+        Trial::test(format!("mutants {}", op.info().name), move || no_synchronisation_goes_missing_unnoticed(op))
+    };
     // Those that take longest first, so that no thread is left with one of them at the end.
     let mut operators: Vec<_> = registry::everything().collect();
     operators.sort_by_key(|op| Reverse(op.info().instances().count()));
     let mut trials: Vec<_> = operators.into_iter().map(trial).collect();
-    trials.push(Trial::test("guarded instructions count", guarded_instructions_count));
+    trials.push(Trial::test("mutants count guarded instructions", guarded_instructions_count));
     trials.push(Trial::test("a pack past the end of a row", a_pack_past_the_end_of_a_row_is_noticed));
     trials.push(Trial::test("a block that leaves too early", a_block_that_leaves_too_early_is_noticed));
-    let result = libtest_mimic::run(&Arguments::from_args(), trials);
-    let all = kernels::not_built().is_none() && result.num_filtered_out == 0 && result.num_passed > 1;
+    trials
+}
+
+/// Whether there were as many as there should be, after all have been tried.
+pub(crate) fn enough() -> Result<(), String> {
     let mutants = MUTANTS.load(Ordering::Relaxed);
     eprintln!("{mutants} mutants");
-    assert!(!all || mutants >= LEAST, "too few mutants: {mutants}, not {LEAST}");
-    result.exit();
+    let simulated = device().is_some_and(|device| device.simulator().is_some());
+    if !simulated || mutants >= LEAST { Ok(()) } else { Err(format!("too few mutants: {mutants}, not {LEAST}")) }
 }
 
 fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Result<(), Failed> {
@@ -44,7 +56,7 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
     let alike = |op: &dyn Operator, symbol: &str| {
         op.info().name.split('_').next().is_some_and(|word| symbol.split('_').next() == Some(word))
     };
-    let mut mutation = Mutation::new(&device, &jobs, &filter, |symbol| {
+    let mut mutation = Mutation::new(&device, &jobs, &filter, &verified(op), |symbol| {
         if repeats(symbol) {
             return false;
         }
@@ -56,6 +68,12 @@ fn no_synchronisation_goes_missing_unnoticed(op: &'static dyn Operator) -> Resul
     let mutants = mutation.run(8, |_| {})?;
     let missed: Vec<_> = mutants.iter().filter(|mutant| mutant.caught.is_none()).collect();
     if missed.is_empty() { Ok(()) } else { Err(format!("{missed:#?}").into()) }
+}
+
+/// What the cases of an operator were given.
+fn verified(op: &dyn Operator) -> Vec<Row> {
+    let rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
+    rows.iter().filter(|row| row.op == op.info().name).cloned().collect()
 }
 
 /// Whether others stand for a kernel. How wide the tiles of a product are, how its operands lie, and what C is stored in, do not
@@ -83,9 +101,6 @@ fn repeats(symbol: &str) -> bool {
 /// `column + 4 <= n`, which lets sgemm store four columns at once, with a 3 in place of the 4: in each quarter of a thread's columns
 /// some case ends its rows where that is one too many.
 fn a_pack_past_the_end_of_a_row_is_noticed() -> Result<(), Failed> {
-    if kernels::not_built().is_some() {
-        return Ok(());
-    }
     let (device, op) = (sim::unshared()?, registry::find("sgemm")?);
     let symbol = "sgemm_v1";
     let image = kernels::images()?.iter().find(|image| image.symbol == symbol);
@@ -109,9 +124,6 @@ fn a_pack_past_the_end_of_a_row_is_noticed() -> Result<(), Failed> {
 
 /// The last waits of a Hopper product's producer, for all stages to be released, done before they begin: the peer's consumers signal a block that may have left.
 fn a_block_that_leaves_too_early_is_noticed() -> Result<(), Failed> {
-    if kernels::not_built().is_some() {
-        return Ok(());
-    }
     let (device, op) = (sim::unshared()?, registry::find("gemm_bf16")?);
     let (symbol, stages) = ("gemm_hopper_bf16_bf16_a_mn0_b_mn0_n256", 4);
     let image = kernels::images()?.iter().find(|image| image.symbol == symbol);

@@ -1,7 +1,10 @@
 //! Every operator, and every kernel of the lessons, on every case but the production shapes, which `warpsmith verify` runs: a test a case.
+//! Then, in the simulator, [`mutants`] of their kernels: a test an operator.
 //!
 //! Without a device the kernels are not executed; their code and the references are checked. When all cases have run, every kernel that
 //! an operator lists has to have been launched by one of them.
+
+mod mutants;
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -14,8 +17,8 @@ use warpsmith::kernels;
 use warpsmith::ops::model::CaseClass;
 use warpsmith_tests::{device, own_device};
 
-/// The kernels that were launched.
-static LAUNCHED: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+/// What the cases that have run on the device were given.
+static ROWS: Mutex<Vec<Row>> = Mutex::new(Vec::new());
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -42,9 +45,11 @@ fn main() -> ExitCode {
         let run = move || own_device().map_or(Ok(()), |device| judge(&verify::on_device(&device, &job, &filter)));
         trials.push(Trial::test(name, run));
     }
+    // Last, so that the cases have told what they launch.
+    trials.extend(mutants::trials());
     let conclusion = libtest_mimic::run(&arguments, trials);
     let complete = !arguments.list && !without_device && conclusion.num_filtered_out == 0 && !conclusion.has_failed();
-    if complete && let Err(missing) = all_launched() {
+    if complete && let Err(missing) = all_launched().and_then(|()| mutants::enough()) {
         eprintln!("{missing}");
         return ExitCode::FAILURE;
     }
@@ -54,12 +59,13 @@ fn main() -> ExitCode {
 /// Whether every kernel that an operator lists, and that the device has code for, was launched.
 fn all_launched() -> Result<(), String> {
     let Some(device) = device() else { return Ok(()) };
-    let launched = LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
+    let launched: HashSet<_> = rows.iter().flat_map(|row| &row.kernels).collect();
     for op in registry::everything() {
         for kernel in op.info().instances() {
             let images = kernels::images_of(kernel).map_err(|error| error.to_string())?;
             let runs_here = images.iter().any(|image| device.archs().contains(&image.arch));
-            if runs_here && !launched.iter().flatten().any(|symbol| *symbol == kernel.symbol) {
+            if runs_here && !launched.contains(&kernel.symbol) {
                 return Err(format!("{}: no case launches {}", op.info().name, kernel.symbol));
             }
         }
@@ -68,8 +74,7 @@ fn all_launched() -> Result<(), String> {
 }
 
 fn judge(rows: &[Row]) -> Result<(), Failed> {
-    let mut launched = LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner);
-    launched.get_or_insert_default().extend(rows.iter().flat_map(|row| row.kernels.iter().copied()));
+    ROWS.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(rows);
     match rows.iter().find(|row| row.status == Status::Fail) {
         Some(row) => Err(format!("variant {}: {}", row.variant, row.detail.as_deref().unwrap_or_default()).into()),
         None => Ok(()),
