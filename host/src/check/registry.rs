@@ -114,6 +114,7 @@ mod tests {
                     case.named_tensors().all(|name| info.args.iter().any(|arg| arg.name == name)),
                     "{at}: unknown tensor"
                 );
+                assert!(case.variants.iter().all(|name| info.variant(name).is_ok()), "{at}: unknown variant");
                 let metas: Vec<_> = specs.iter().map(|s| s.meta()).collect();
                 let outputs = model::outputs(op, &metas, &case.params).unwrap();
                 let names: Vec<_> = outputs.iter().map(|output| output.name.as_str()).collect();

@@ -44,7 +44,7 @@ pub(super) fn check(device: &Device, job: &Job, filter: &Filter, known: &OnceCel
         } else if let Some(why) = &too_large {
             row.skip(why);
         } else if !able {
-            row.skip("this variant cannot run the case on this device");
+            row.skip("this variant does not run the case on this device");
         } else {
             let prepared = prepared.get_or_insert_with(|| {
                 let known = known.get_or_init(|| Known::new(job, filter.seed)).as_ref().map_err(Clone::clone)?;
@@ -86,7 +86,8 @@ impl By<'_> {
 /// The operator's automatic choice, then its variants, each with whether it can run the case here, then a peer. A variant that
 /// cannot run is included only if the filter names it.
 fn ways<'a>(device: &Device, job: &Job, filter: &'a Filter) -> Vec<(By<'a>, bool)> {
-    let named = job.op.info().variants.iter().map(|v| (Some(v), (v.applies)(device.info(), &job.case)));
+    let able = |v: &Variant| job.case.is_by(v.name) && (v.applies)(device.info(), &job.case);
+    let named = job.op.info().variants.iter().map(|v| (Some(v), able(v)));
     let all = std::iter::once((None, true)).chain(named);
     let kept = all.filter(|(variant, able)| match filter.variant.as_deref() {
         Some(wanted) => variant.map_or(AUTO, |v| v.name) == wanted,

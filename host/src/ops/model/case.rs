@@ -95,6 +95,8 @@ pub struct Case {
     pub huge: bool,
     /// Whether it is timed and not verified.
     pub timed_only: bool,
+    /// The only variants that are verified in it, if any are named here.
+    pub variants: &'static [&'static str],
 }
 
 /// The settings of one tensor in a case.
@@ -152,6 +154,7 @@ impl Case {
             fill: None,
             huge: false,
             timed_only: false,
+            variants: &[],
         }
     }
 
@@ -211,6 +214,18 @@ impl Case {
     pub fn timed_only(mut self) -> Self {
         self.timed_only = true;
         self
+    }
+
+    /// Only these variants, and the automatic choice, are verified in the case: it is large, and there for something that the others do
+    /// not have. The registry's tests catch a name that the operator does not have.
+    pub fn by(mut self, variants: &'static [&'static str]) -> Self {
+        self.variants = variants;
+        self
+    }
+
+    /// Whether this variant is verified in the case.
+    pub fn is_by(&self, variant: &str) -> bool {
+        self.variants.is_empty() || self.variants.contains(&variant)
     }
 
     /// Marks a case that needs tens of gigabytes.

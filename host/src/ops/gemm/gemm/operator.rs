@@ -172,6 +172,23 @@ fn shape(batch: usize, matrix: [usize; 2]) -> Vec<usize> {
     (batch != 1).then_some(batch).into_iter().chain(matrix).collect()
 }
 
+/// Variants whose blocks take several tiles.
+const TILES: [&str; 13] = [
+    "hopper",
+    "hopper_240",
+    "hopper_192",
+    "hopper_128",
+    "hopper_96",
+    "hopper_64",
+    "hopper_tall",
+    "split_swapped_208",
+    "split_swapped_192",
+    "split_swapped_160",
+    "split_swapped_128",
+    "split_swapped_96",
+    "split_swapped_64",
+];
+
 /// Transposed operands, single and in batches.
 const T: Arrangement = Arrangement::DENSE.order(&[1, 0]);
 const BATCHED_T: Arrangement = Arrangement::DENSE.order(&[0, 2, 1]);
@@ -280,12 +297,12 @@ impl Operator for Gemm {
         // Likewise, after tiles without rows for a block, whose stages are all of the ring, and into rows that start anywhere.
         for (letters, k) in [("NT", 456), ("NN", 200), ("TN", 200), ("TT", 200)] {
             let case = Case::odd(info, DType::F16, dims(1, 520, 600, k)).arrange("c", Arrangement::DENSE.row_pad(1));
-            cases.push(arranged(case, letters, T));
+            cases.push(arranged(case, letters, T).by(&TILES));
         }
         // Pairs of blocks that take rows in two waves, with more stages than their rings have.
         for m in [12, 24, 44, 60] {
             let case = Case::odd(info, DType::F16, dims(1, m, 680, 1416)).param("beta", -1.0);
-            cases.push(arranged(case, "NT", T));
+            cases.push(arranged(case, "NT", T).by(&["skinny_pairs"]));
         }
         let scaled = |dtype| Case::odd(info, dtype, dims(1, 40, 48, 40)).param("alpha", 3.0);
         let scaled = info.dtypes.iter().map(|dtype| scaled(*dtype));
