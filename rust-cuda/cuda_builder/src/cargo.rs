@@ -4,13 +4,14 @@ use std::{
     collections::BTreeSet,
     env,
     ffi::OsStr,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
 };
 
 use serde::Deserialize;
 
-use crate::{Error, Options, toolchain::Toolchain};
+use crate::{Error, Options, archive, toolchain::Toolchain};
 
 /// rustc's name for the device.
 pub(crate) const TARGET: &str = "nvptx64-nvidia-cuda";
@@ -26,8 +27,8 @@ const RUSTFLAGS: &str = "-Cno-prepopulate-passes\x1f-Zmir-enable-passes=-JumpThr
 pub(crate) struct Compiled {
     /// A name for the set of flags, so that builds with different flags do not overwrite each other.
     pub(crate) kind: String,
-    /// The bitcode archives: the crate itself and what it depends on, `core` included.
-    pub(crate) archives: Vec<PathBuf>,
+    /// The modules of bitcode: of the crate itself and of what it depends on, `core` included.
+    pub(crate) bitcode: Vec<Vec<u8>>,
     /// rustc's warnings about these crates, as it prints them.
     pub(crate) warnings: Vec<String>,
 }
@@ -60,9 +61,11 @@ pub(crate) fn compile(
         flags.extend(["--cfg".to_owned(), "cuda_only".to_owned()]);
         flags.extend(only.iter().flat_map(|symbol| ["--cfg".to_owned(), format!("cuda_only=\"{symbol}\"")]));
     }
+    let _alone = alone(target);
     let output = command(toolchain)
         .current_dir(folder)
-        .args(["rustc", "--lib", "--crate-type", "rlib", "--release"])
+        // Neither linked nor used by another crate: metadata would take rustc a fifth of its time after an edit.
+        .args(["rustc", "--lib", "--crate-type", "staticlib", "--release"])
         .args(features(&options.features))
         .args(["--target", TARGET, "-Zbuild-std=core", "--message-format=json", "--target-dir"])
         .arg(target)
@@ -81,7 +84,18 @@ pub(crate) fn compile(
         let messages = if errors.is_empty() { stderr.into_owned() } else { errors };
         return Err(Error::Compile(explained(messages.trim_end())));
     }
-    messages.compiled(kind)
+    let Messages { archive, warnings, .. } = messages;
+    let archive = archive.ok_or_else(|| Error::Output("cargo reports no library".to_owned()))?;
+    Ok(Compiled { kind, bitcode: archive::bitcode(&archive)?, warnings })
+}
+
+/// Keeps others who build into `target` waiting until it is dropped: the name of the library does not depend on the flags.
+fn alone(target: &Path) -> Option<File> {
+    fs::create_dir_all(target).ok()?;
+    let file = File::create(target.join("cargo.lock")).ok()?;
+    // Where files cannot be locked, cargo does not lock its own either.
+    file.lock().ok()?;
+    Some(file)
 }
 
 /// The arguments that enable features of the crate.
@@ -192,7 +206,7 @@ struct Diagnostic {
 
 #[derive(Default)]
 struct Messages {
-    archives: Vec<PathBuf>,
+    archive: Option<PathBuf>,
     warnings: Vec<String>,
     errors: Vec<String>,
 }
@@ -202,12 +216,8 @@ fn read_messages(stdout: &str) -> Messages {
     for message in stdout.lines().filter_map(|line| serde_json::from_str(line).ok()) {
         match message {
             Message::Artifact { filenames } => {
-                // The metadata's file name has the hash that distinguishes the archives of different flags; the copy
-                // without it is overwritten by each build.
-                let metadata = filenames.iter().find(|file| has_extension(file, "rmeta"));
-                if let Some(metadata) = metadata.filter(|file| is_device(file)) {
-                    all.archives.push(metadata.with_extension("rlib"));
-                }
+                let archive = filenames.into_iter().find(|file| has_extension(file, "a") && is_device(file));
+                all.archive = archive.or(all.archive);
             }
             Message::Diagnostic { package_id, message } => {
                 let Some(text) = message.rendered else { continue };
@@ -225,20 +235,6 @@ fn read_messages(stdout: &str) -> Messages {
         }
     }
     all
-}
-
-impl Messages {
-    fn compiled(self, kind: String) -> Result<Compiled, Error> {
-        let missing = self.archives.iter().find(|archive| !archive.is_file());
-        if let Some(archive) = missing {
-            return Err(Error::Output(format!("{} was not written", archive.display())));
-        }
-        if self.archives.is_empty() {
-            return Err(Error::Output("cargo reports no library".to_owned()));
-        }
-        let Messages { archives, warnings, .. } = self;
-        Ok(Compiled { kind, archives, warnings })
-    }
 }
 
 fn has_extension(file: &Path, extension: &str) -> bool {
@@ -328,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_s_archives_are_told_from_the_host_s() {
+    fn the_device_s_library_is_told_from_the_host_s() {
         let artifact = |id: &str, path: &str, file: &str| {
             format!(
                 r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"{path}/Cargo.toml","target":{{}},"filenames":["{file}"]}}"#
@@ -336,12 +332,11 @@ mod tests {
         };
         let lines = [
             artifact("path+file:///r/core", "/t/lib/rustlib/src/core", "/x/nvptx64-nvidia-cuda/libcore-1.rmeta"),
-            artifact("registry+x#syn", "/c/syn", "/x/release/libsyn-1.rmeta"),
-            artifact("path+file:///w/k", "/w/k", "/x/nvptx64-nvidia-cuda/libk-1.rmeta"),
+            artifact("path+file:///w/k", "/w/k", "/x/nvptx64-nvidia-cuda/release/libk.a"),
+            artifact("registry+x#c", "/c/c", "/x/release/libc.a"),
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ];
         let messages = read_messages(&lines.join("\n"));
-        let names = ["libcore-1.rlib", "libk-1.rlib"].map(|name| Path::new("/x/nvptx64-nvidia-cuda").join(name));
-        assert_eq!(messages.archives, names);
+        assert_eq!(messages.archive.as_deref(), Some(Path::new("/x/nvptx64-nvidia-cuda/release/libk.a")));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Arch, Error, archive,
+    Arch, Error,
     cache::{self, hash},
     cargo,
     compile::{Compiler, Cut, Done, Job},
@@ -46,10 +46,7 @@ impl Frontend<'_> {
         let Compiler { toolchain, options, .. } = self.compiler;
         let compiled = cargo::compile(toolchain, self.folder, self.target, options, self.only)?;
         let mut kernels = Kernels { warnings: compiled.warnings, ..Kernels::default() };
-        let mut bitcode = Vec::new();
-        for archive in &compiled.archives {
-            bitcode.extend(archive::bitcode(archive)?);
-        }
+        let bitcode = compiled.bitcode;
         let list = self.compiler.cache.join(format!("{}.cuts.json", self.stamp(&bitcode, arches)));
         if let Some((done, left_out)) = self.known(&list) {
             kernels.done = done;
