@@ -53,8 +53,7 @@ impl<'a> Simulator<'a> {
 
     /// Runs `body` and counts the warp instructions of each launch on this thread: the kernels' symbols, in order. A profile says
     /// more and takes longer.
-    #[cfg(feature = "check")]
-    pub(crate) fn count<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<(&'static str, u64)>) {
+    pub fn count<T>(&self, body: impl FnOnce() -> T) -> (T, Vec<(&'static str, u64)>) {
         self.0.counted(body)
     }
 }

@@ -92,7 +92,7 @@ pub(crate) fn compile(
 /// Keeps others who build into `target` waiting until it is dropped: the name of the library does not depend on the flags.
 fn alone(target: &Path) -> Option<File> {
     fs::create_dir_all(target).ok()?;
-    let file = File::create(target.join("cargo.lock")).ok()?;
+    let file = File::create(target.join("library.lock")).ok()?;
     // Where files cannot be locked, cargo does not lock its own either.
     file.lock().ok()?;
     Some(file)
