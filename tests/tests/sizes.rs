@@ -14,7 +14,7 @@ use warpsmith::check::verify::{self, Filter, Status, offline};
 use warpsmith::ops::model::{self, Arrangement, Case, CaseClass, Dims, InputSpec, Operator};
 use warpsmith_tests::own_device;
 
-const CASES: u32 = 32;
+const CASES: u32 = 48;
 /// How many shapes may be drawn for nothing, because sizes that have to do with each other do not fit.
 const MISFITS: u32 = 64 * CASES;
 
