@@ -13,7 +13,7 @@ use crate::runtime::error::{Error, Finding, Result};
 use crate::runtime::mutex::lock;
 
 /// Where launches report when they have ended.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Reports {
     /// Whether they are profiled, which takes longer.
     metrics: bool,
